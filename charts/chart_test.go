@@ -234,6 +234,21 @@ func TestChartRefusesValues(t *testing.T) {
 			reason: "the manager takes 100% and less",
 			values: strings.Replace(example, "cluster: example", "cluster: example\n  panicThreshold: 101%", 1), want: "/config/panicThreshold",
 		},
+		"an alert that is not there": {
+			reason: "a change without an effect goes unnoticed",
+			values: example + strings.Replace(monitoring, "prometheusRule: {", "prometheusRule: {alerts: {Rollcall: {for: 1m}}, ", 1),
+			want:   "Rollcall has no alert Rollcall",
+		},
+		"a threshold where there is none": {
+			reason: "a change without an effect goes unnoticed",
+			values: example + strings.Replace(monitoring, "prometheusRule: {", "prometheusRule: {alerts: {RollcallHasNoLeader: {threshold: 600}}, ", 1),
+			want:   "metrics.prometheusRule.alerts.RollcallHasNoLeader: this alert has no threshold",
+		},
+		"an interval without its unit": {
+			reason: "Prometheus Operator would refuse the ServiceMonitor",
+			values: example + strings.Replace(monitoring, "serviceMonitor: {", "serviceMonitor: {interval: '30', ", 1),
+			want:   "/metrics/serviceMonitor/interval",
+		},
 		"a part of an entry": {
 			reason: "the manager takes a whole number",
 			values: strings.Replace(example, "cluster: example", "cluster: example\n  resync: {maxRemovals: 0.5}", 1),
@@ -401,7 +416,7 @@ func TestUninstallHook(t *testing.T) {
 		var rights, verbs []string
 		for _, o := range objects {
 			annotations := o.GetAnnotations()
-			if annotations[hook] == "" {
+			if annotations[hook] == "" || annotations[hook] == "test" {
 				continue
 			}
 			if annotations[hook] != "pre-delete" {
@@ -620,6 +635,75 @@ overrides:
 func numbers(number int64) float64 { return float64(number) }
 
 // TestRolesOfTheUser: the chart creates no role and no binding, whatever is on.
+// TestHelmTest: helm test asks the registries as the managers do, and ends.
+func TestHelmTest(t *testing.T) {
+	t.Parallel()
+	type row struct{ reason, values, argument string }
+	expect.Each(t, map[string]row{
+		"default":   {reason: "it writes an entry and removes it", argument: "--check-registries"},
+		"a dry run": {reason: "it writes nothing", values: "extraArgs: [--dry-run]", argument: "--check-config"},
+		"a sidecar": {
+			reason: "the pod would never end", argument: "--check-registries",
+			values: "overrides: {deployment: {spec: {template: {spec: {containers: [{name: proxy, image: proxy}]}}}}}",
+		},
+	}, func(t *testing.T, c row) {
+		objects, err := helm(t, example+"secrets: {auth: mine}\nserviceAccount: {name: of-mine}\n"+c.values+"\n")
+		expect.NoError(t, err)
+		i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetAnnotations()[hook] == "test" })
+		if i < 0 {
+			t.Fatalf("%s: there is no test", c.reason)
+		}
+		containers, _, _ := unstructured.NestedSlice(objects[i].Object, "spec", "containers")
+		account, _, _ := unstructured.NestedString(objects[i].Object, "spec", "serviceAccountName")
+		restarts, _, _ := unstructured.NestedString(objects[i].Object, "spec", "restartPolicy")
+		text, err := yaml.Marshal(objects[i])
+		expect.NoError(t, err)
+		arguments := containers[0].(map[string]any)["args"].([]any)
+		if len(containers) != 1 || arguments[len(arguments)-1] != c.argument || account != "of-mine" || restarts != "Never" ||
+			!bytes.Contains(text, []byte("secretName: mine")) || bytes.Contains(text, []byte("Probe")) ||
+			objects[i].GetLabels()["app.kubernetes.io/component"] == "manager" {
+			t.Errorf("%s: the test is\n%s", c.reason, text)
+		}
+	})
+}
+
+func TestAlertsOfTheUser(t *testing.T) {
+	t.Parallel()
+	rules := func(values string) map[string]map[string]any {
+		objects, err := helm(t, example+strings.Replace(monitoring, "prometheusRule: {", "prometheusRule: {"+values+", ", 1))
+		expect.NoError(t, err)
+		byName := map[string]map[string]any{}
+		for _, o := range objects {
+			groups, _, _ := unstructured.NestedSlice(o.Object, "spec", "groups")
+			for _, group := range groups {
+				for _, rule := range group.(map[string]any)["rules"].([]any) {
+					byName[rule.(map[string]any)["alert"].(string)] = rule.(map[string]any)
+				}
+			}
+		}
+		return byName
+	}
+	before := rules("labels: {}")
+	for alert, threshold := range map[string]string{
+		"RollcallPodWaitsTooLong": "> 600", "RollcallPodDrainedForNothing": "> 600", "RollcallResyncFails": "> 900",
+		"RollcallEvictionsNotServed": "< 604800",
+	} {
+		after := rules("alerts: {" + alert + ": {threshold: 7200, for: 3m, labels: {severity: page, team: web}}}")
+		want := maps.Clone(before[alert])
+		want["expr"] = strings.Replace(want["expr"].(string), threshold, threshold[:2]+"7200", 1)
+		want["for"], want["labels"] = "3m", map[string]any{"severity": "page", "team": "web"}
+		if diff := cmp.Diff(want, after[alert]); diff != "" || want["expr"] == before[alert]["expr"] {
+			t.Errorf("%s (-want +got):\n%s", alert, diff)
+		}
+		if delete(after, alert); len(after) != len(before)-1 {
+			t.Errorf("%d alerts are left, want all but %s", len(after), alert)
+		}
+	}
+	if after := rules("alerts: {RollcallWorkloadsUnmatched: {enabled: false}}"); len(after) != len(before)-1 || after["RollcallWorkloadsUnmatched"] != nil {
+		t.Errorf("%d alerts are left, want all but the one that is disabled", len(after))
+	}
+}
+
 func TestRolesOfTheUser(t *testing.T) {
 	t.Parallel()
 	values := strings.Replace(example, "driver: http", "driver: endpointslice", 1) + "  podCondition: true\n  enroll: true\n" + evictions + monitoring

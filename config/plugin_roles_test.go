@@ -63,7 +63,7 @@ func TestPluginRoles(t *testing.T) {
 	want := map[string][]string{
 		"rollcall-viewer":        {"get", "configmaps", "rollcall-config", "get", "leases", "rollcall", "list", "events"},
 		"rollcall-operator":      {"patch", "leases", "rollcall"},
-		"rollcall-status-reader": {"get", "list", "pods", "get", "list", "pods/proxy", "get", "pods/log"},
+		"rollcall-status-reader": {"get", "list", "pods", "get", "list", "pods/proxy", "create", "pods/portforward", "get", "pods/log"},
 	}
 	expect.Equal(t, want, got, "what the roles give of the installation")
 }

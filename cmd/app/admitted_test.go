@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -78,6 +79,68 @@ func TestReadersReadWhatTheyMay(t *testing.T) {
 					i, one.method, one.path, one.token, answer.Code, reached > before, one.want, tc.reason)
 			}
 		}
+	})
+}
+
+// TestReadersSeePodsWhereTheyMayListThem: each is shown their own namespaces, the API server is asked little about it, and who asks much
+// takes nothing from others.
+func TestReadersSeePodsWhereTheyMayListThem(t *testing.T) {
+	t.Parallel()
+	bubble.Scenes(t, map[string]func(t *testing.T){
+		"pods": func(t *testing.T) {
+			asked := 0
+			server := interceptor.NewClient(clientfake.NewFakeClient(), interceptor.Funcs{
+				Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
+					switch review := object.(type) {
+					case *authenticationv1.TokenReview:
+						review.Status.User, review.Status.Authenticated = userOf(review.Spec.Token)
+					case *authorizationv1.SubjectAccessReview:
+						of := review.Spec.ResourceAttributes
+						if of != nil {
+							asked++
+						}
+						review.Status.Allowed = of == nil || of.Verb == "list" && of.Resource == "pods" &&
+							review.Spec.User+" in "+of.Namespace == "alice in shop"
+					}
+					return nil
+				},
+			})
+			var refusal string
+			s := (&reviews{}).readers(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				refusal = mayListPods(r, r.URL.Query().Get("namespace"))
+			}))
+			s.server = server
+			expect := func(why, token, namespace, want string) {
+				t.Helper()
+				refusal = "not reached"
+				s.ServeHTTP(httptest.NewRecorder(), request(t, http.MethodGet, "/status?namespace="+namespace, token))
+				if refusal != want {
+					t.Errorf("%s in %q: %q, want %q\nwhy: %s", token, namespace, refusal, want, why)
+				}
+			}
+			expect("the namespace is theirs", "alices", "shop", "")
+			expect("another's", "alices", "bank", "alice may not list pods in namespace bank")
+			expect("a tenant may not see all", "alices", "", "alice may not list pods in all namespaces: choose one namespace in which they may")
+			expect("by alice's right bob sees nothing", "bobs", "shop", "bob may not list pods in namespace shop")
+			for range 50 {
+				time.Sleep(time.Second)
+				expect("a reader who stays", "alices", "shop", "")
+			}
+			if asked != 4 {
+				t.Errorf("the API server was asked %d times, want once for each reader and namespace", asked)
+			}
+			for i := range 100 {
+				s.ServeHTTP(httptest.NewRecorder(), request(t, http.MethodGet, fmt.Sprintf("/status?namespace=%d", i), "bobs"))
+			}
+			if asked > 4+reviewBurst {
+				t.Errorf("bob had the API server asked %d times", asked-4)
+			}
+			time.Sleep(admittedFor)
+			expect("what bob does costs alice nothing", "alices", "shop", "")
+			if refusal := mayListPods(request(t, http.MethodGet, "/status", "alices"), "shop"); refusal == "" {
+				t.Error("a reader who was not admitted is shown pods")
+			}
+		},
 	})
 }
 

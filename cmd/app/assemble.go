@@ -27,6 +27,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/resync"
 	rightsof "github.com/rollcall-dev/rollcall/internal/rights"
 	"github.com/rollcall-dev/rollcall/internal/statuspage"
+	"github.com/rollcall-dev/rollcall/internal/statuspage/entries"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 )
 
@@ -51,7 +52,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	follows.apply(a.drivers.inForce())
 	shows := &showing{app: a, pods: pods, compares: compares, evicts: evicts}
 	shows.register(own)
-	page := statuspage.New(shows.facts)
+	page := statuspage.New(shows.facts, a.pageAccess())
 	runnables, err := a.listen(ctx, own, page, shows.unready, evicts.served)
 	if err != nil {
 		return err
@@ -204,10 +205,25 @@ type showing struct {
 }
 
 func (s *showing) register(own *prometheus.Registry) {
-	metrics.RegisterBuild(own, s.options.version)
+	metrics.RegisterBuild(own, s.options.version, s.drivers.inForce().config.Cluster)
 	metrics.RegisterReady(own, s.unready)
 	metrics.RegisterPods(own, s.pods.reconciler.Waits, s.pods.state.Workloads.Unmatched, time.Now)
 	metrics.RegisterSlots(own, s.drivers.slots)
+	metrics.RegisterEntries(own, s.entries)
+}
+
+// entries counts those of each registry in force, also where it has none.
+func (s *showing) entries() map[metrics.Entries]int {
+	counts := map[metrics.Entries]int{}
+	for name := range s.drivers.inForce().drivers() {
+		for _, state := range []entries.State{entries.In, entries.Out, entries.Unacknowledged} {
+			counts[metrics.Entries{Registry: name, State: string(state)}] = 0
+		}
+	}
+	for seen, n := range s.pods.tracker.Counts() {
+		counts[metrics.Entries{Registry: seen.In.Registry, State: string(statuspage.StateOf(seen))}] += n
+	}
+	return counts
 }
 
 // unready returns why the manager is not ready, or nothing.

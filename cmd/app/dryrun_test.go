@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
@@ -144,7 +145,7 @@ func TestDryRunLeavesOutWhatWrites(t *testing.T) {
 	f := &flags{dryRun: true, evictionsAddress: off}
 	has, leftOut, err := f.features(configured(t, minimal+all+"traces: {endpoint: 'http://collector'}"))
 	must(t, err)
-	if want := []string{"enroll", "podCondition", "evictions"}; !slices.Equal(leftOut, want) || !has.StatusPage || has.Traces.Endpoint == "" {
+	if want := []string{"enroll", "podCondition", "evictions"}; !slices.Equal(leftOut, want) || has.StatusPage != config.PageForAll || has.Traces.Endpoint == "" {
 		t.Errorf("it has %+v and leaves out %q, want %q", has, leftOut, want)
 	}
 	m := newFakeAPI(t).StartManagerWith("enroll: true\nevictions: {enabled: true}", "--dry-run")

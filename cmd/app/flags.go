@@ -172,7 +172,7 @@ func (f *flags) features(c *config.Config) (has config.Features, leftOut []strin
 		has, leftOut = has.WithoutWrites()
 	}
 	switch {
-	case has.StatusPage && f.metrics.address == off:
+	case has.StatusPage == config.PageForAll && f.metrics.address == off:
 		return has, nil, fmt.Errorf("%s: statusPage needs an address: set --metrics-bind-address, :8080 for example", f.config)
 	case has.Evictions.Enabled && f.evictionsAddress == off:
 		return has, nil, fmt.Errorf("%s: evictions.enabled needs an address: set --eviction-webhook-bind-address, :9443 for example", f.config)

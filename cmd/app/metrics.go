@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/statuspage"
 )
@@ -67,7 +68,7 @@ func (a *app) newMetricsServer(own *prometheus.Registry, page *statuspage.Page) 
 	mux.Handle("GET /metrics", promhttp.HandlerFor(
 		prometheus.Gatherers{ctrlmetrics.Registry, own},
 		promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError, MaxRequestsInFlight: maxScrapes}))
-	if a.features.StatusPage {
+	if a.features.StatusPage != config.PageOff {
 		page.Register(mux)
 	}
 	if !a.flags.metrics.secure {
@@ -79,6 +80,20 @@ func (a *app) newMetricsServer(own *prometheus.Registry, page *statuspage.Page) 
 	}
 	server.handler = newReaders(atMost(maxReaders, mux), a.direct, a.logger.WithName("metrics"), a.options.version)
 	return server, nil
+}
+
+// pageAccess is who is shown pods on the status page. Without --metrics-secure nobody knows who asks.
+func (a *app) pageAccess() statuspage.Access {
+	switch {
+	case a.flags.metrics.secure:
+		return mayListPods
+	case a.features.StatusPage == config.PageForAll:
+		return func(*http.Request, string) string { return "" }
+	default:
+		return func(*http.Request, string) string {
+			return "set --metrics-secure, by which readers are known, or statusPage: true, which shows pods to everyone who reaches the port"
+		}
+	}
 }
 
 // certify takes the certificate of a folder, or makes one.
@@ -146,8 +161,38 @@ func newReaders(next http.Handler, server client.Client, logger logr.Logger, ver
 	}
 }
 
-// reader is a token, what it asks for, and whom the answer is about.
-type reader struct{ token, verb, path string }
+// reader is a token, and what it asks for: a path, or to list the pods of a namespace.
+type reader struct{ token, verb, path, namespace string }
+
+// listPods is the verb of a reader of pods.
+const listPods = "list pods"
+
+// known is a reader who was admitted, and what knows more about them.
+type known struct {
+	*readers
+
+	token string
+	user  authenticationv1.UserInfo
+}
+
+type knownKey struct{}
+
+// mayListPods asks the API server whether the reader of a request that was admitted may list the pods of the namespace, or of all.
+func mayListPods(r *http.Request, namespace string) (refusal string) {
+	of, is := r.Context().Value(knownKey{}).(known)
+	if !is {
+		return "who asks is not known"
+	}
+	// Readers over a port-forward have one address, so each token has its own limit here.
+	review := func(ctx context.Context) (authenticationv1.UserInfo, answer, error) {
+		refused, err := of.allowed(ctx, of.user, authorizationv1.SubjectAccessReviewSpec{
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "list", Resource: "pods"},
+		})
+		return of.user, refused, err
+	}
+	_, refused := of.admit(r.Context(), reader{token: of.token, verb: listPods, namespace: namespace}, of.token, review)
+	return refused.text
+}
 
 // answer is what a reader is answered who is not let through.
 type answer struct {
@@ -165,64 +210,69 @@ func (s *readers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the token is too long", http.StatusUnauthorized)
 		return
 	}
-	verb := strings.ToLower(r.Method)
-	if refused := s.admit(r, reader{fmt.Sprintf("%x", sha256.Sum256([]byte(token))), verb, r.URL.Path}, token); refused.code != 0 {
+	hash, verb, path := fmt.Sprintf("%x", sha256.Sum256([]byte(token))), strings.ToLower(r.Method), r.URL.Path
+	host, _, _ := net.SplitHostPort(r.RemoteAddr)
+	user, refused := s.admit(r.Context(), reader{token: hash, verb: verb, path: path}, host,
+		func(ctx context.Context) (authenticationv1.UserInfo, answer, error) {
+			return s.review(ctx, token, verb, path)
+		})
+	if refused.code != 0 {
 		if refused.code == http.StatusTooManyRequests {
 			w.Header().Set("Retry-After", fmt.Sprint(int(reviewEvery.Seconds())))
 		}
 		http.Error(w, refused.text, refused.code)
 		return
 	}
-	ctx, end := context.WithCancel(r.Context())
+	ctx, end := context.WithCancel(context.WithValue(r.Context(), knownKey{}, known{s, hash, user}))
 	defer end()
 	// A stream stays open, and a right may be revoked meanwhile.
-	again := time.AfterFunc(admittedFor, func() { s.endUnlessAdmitted(ctx, end, token, verb, r.URL.Path) })
+	again := time.AfterFunc(admittedFor, func() { s.endUnlessAdmitted(ctx, end, token, verb, path) })
 	defer again.Stop()
 	s.next.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// admit asks the API server about a reader who was not asked about a short while ago.
-func (s *readers) admit(r *http.Request, of reader, token string) (refused answer) {
-	if _, known := s.admitted.Get(of); known {
-		return answer{}
+// admit asks about a reader who was not asked about a short while ago. Whoever asks about many who are not admitted has to wait.
+func (s *readers) admit(
+	ctx context.Context, of reader, asks string, review func(context.Context) (authenticationv1.UserInfo, answer, error),
+) (user authenticationv1.UserInfo, refused answer) {
+	if before, known := s.admitted.Get(of); known {
+		user, _ = before.(authenticationv1.UserInfo)
+		return user, answer{}
 	}
 	if before, known := s.refused.Get(of); known {
 		refused, _ = before.(answer)
-		return refused
+		return user, refused
 	}
-	host, _, _ := net.SplitHostPort(r.RemoteAddr)
-	if !s.stranger(host).TryAccept() {
-		return answer{"too many tokens from " + host + " that are not known: try again soon", http.StatusTooManyRequests}
+	if !s.stranger(asks).TryAccept() {
+		return user, answer{"too many questions about who may read this: try again soon", http.StatusTooManyRequests}
 	}
 	select {
 	case s.underWay <- struct{}{}:
 		defer func() { <-s.underWay }()
 	default:
-		return answer{"too many readers are being asked about: try again soon", http.StatusTooManyRequests}
+		return user, answer{"too many readers are being asked about: try again soon", http.StatusTooManyRequests}
 	}
-	refusal, code, err := s.review(r.Context(), token, of.verb, of.path)
+	user, refused, err := review(ctx)
 	switch {
 	case err != nil:
 		s.logger.Error(err, "failed to ask the API server who may read the metrics")
-		return answer{refusal, code}
-	case code != http.StatusOK:
-		refused = answer{refusal, code}
+	case refused.code != 0:
 		s.refused.Set(of, refused, refusalLasts)
-		return refused
+	default:
+		s.admitted.Set(of, user, admittedFor)
 	}
-	s.admitted.Set(of, true, admittedFor)
-	return answer{}
+	return user, refused
 }
 
-// stranger bounds the questions about readers from an address.
-func (s *readers) stranger(host string) flowcontrol.PassiveRateLimiter {
-	if known, is := s.strangers.Get(host); is {
+// stranger bounds the questions of an address, or about a token.
+func (s *readers) stranger(asks string) flowcontrol.PassiveRateLimiter {
+	if known, is := s.strangers.Get(asks); is {
 		if limiter, is := known.(flowcontrol.PassiveRateLimiter); is {
 			return limiter
 		}
 	}
 	limiter := flowcontrol.NewTokenBucketPassiveRateLimiter(float32(time.Second)/float32(reviewEvery), reviewBurst)
-	s.strangers.Add(host, limiter)
+	s.strangers.Add(asks, limiter)
 	return limiter
 }
 
@@ -230,11 +280,11 @@ func (s *readers) stranger(host string) flowcontrol.PassiveRateLimiter {
 func (s *readers) endUnlessAdmitted(ctx context.Context, end context.CancelFunc, token, verb, path string) {
 	defer end()
 	for ctx.Err() == nil {
-		_, code, err := s.review(ctx, token, verb, path)
+		_, refused, err := s.review(ctx, token, verb, path)
 		if err != nil && ctx.Err() == nil {
 			s.logger.Error(err, "failed to ask the API server whether the reader of a stream may still read it: the stream ends")
 		}
-		if code != http.StatusOK {
+		if refused.code != 0 {
 			return
 		}
 		select {
@@ -244,35 +294,57 @@ func (s *readers) endUnlessAdmitted(ctx context.Context, end context.CancelFunc,
 	}
 }
 
-// review returns StatusOK, or what the reader is answered.
-func (s *readers) review(ctx context.Context, token, verb, path string) (refusal string, code int, err error) {
+// unasked is the answer if nobody knows.
+func unasked() answer {
+	return answer{"the API server did not answer who may read this: see the manager's log", http.StatusInternalServerError}
+}
+
+// review returns whose the token is, or what the reader is answered who may not get the path.
+func (s *readers) review(ctx context.Context, token, verb, path string) (user authenticationv1.UserInfo, refused answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
-	const unasked = "the API server did not answer who may read this: see the manager's log"
 	who := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
 	switch err := s.server.Create(ctx, who); {
 	case err != nil:
-		return unasked, http.StatusInternalServerError, fmt.Errorf("creating a TokenReview: %w", err)
+		return user, unasked(), fmt.Errorf("creating a TokenReview: %w", err)
 	case !who.Status.Authenticated:
-		return "the API server does not know this token", http.StatusUnauthorized, nil
+		return user, answer{"the API server does not know this token", http.StatusUnauthorized}, nil
 	}
-	user := who.Status.User
-	extra := make(map[string]authorizationv1.ExtraValue, len(user.Extra))
+	refused, err = s.allowed(ctx, who.Status.User, authorizationv1.SubjectAccessReviewSpec{
+		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: verb},
+	})
+	return who.Status.User, refused, err
+}
+
+// allowed asks whether a user may do something.
+func (s *readers) allowed(
+	ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.SubjectAccessReviewSpec,
+) (refused answer, err error) {
+	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+	defer cancel()
+	what.User, what.UID, what.Groups = user.Username, user.UID, user.Groups
+	what.Extra = make(map[string]authorizationv1.ExtraValue, len(user.Extra))
 	for key, values := range user.Extra {
-		extra[key] = authorizationv1.ExtraValue(values)
+		what.Extra[key] = authorizationv1.ExtraValue(values)
 	}
-	access := &authorizationv1.SubjectAccessReview{
-		Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
-			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: verb},
-		},
-	}
+	access := &authorizationv1.SubjectAccessReview{Spec: what}
 	switch err := s.server.Create(ctx, access); {
 	case err != nil:
-		return unasked, http.StatusInternalServerError, fmt.Errorf("creating a SubjectAccessReview: %w", err)
-	case !access.Status.Allowed:
-		return fmt.Sprintf("%s may not %s %s: bind a ClusterRole that allows it, as in %s", user.Username, verb, path,
-			reason.Docs(s.version, "docs/monitoring.md")), http.StatusForbidden, nil
+		return unasked(), fmt.Errorf("creating a SubjectAccessReview: %w", err)
+	case access.Status.Allowed:
+		return answer{}, nil
 	}
-	return "", http.StatusOK, nil
+	return answer{fmt.Sprintf("%s may not %s", user.Username, s.right(what)), http.StatusForbidden}, nil
+}
+
+// right is what a reader lacks, and how to get it.
+func (s *readers) right(what authorizationv1.SubjectAccessReviewSpec) string {
+	if path := what.NonResourceAttributes; path != nil {
+		return fmt.Sprintf("%s %s: bind a ClusterRole that allows it, as in %s", path.Verb, path.Path,
+			reason.Docs(s.version, "docs/monitoring.md"))
+	}
+	if what.ResourceAttributes.Namespace == "" {
+		return "list pods in all namespaces: choose one namespace in which they may"
+	}
+	return "list pods in namespace " + what.ResourceAttributes.Namespace
 }

@@ -74,7 +74,10 @@ func TestManagerServesTheStatusPage(t *testing.T) {
 	leader.ExpectAnswer(leader.addresses.Metrics, "/metrics", http.StatusOK, "go_goroutines")
 	standby := api.StartManagerWith("statusPage: true")
 	standby.ExpectAnswer(standby.addresses.Metrics, "/status.json", http.StatusOK, `"leads": false`, `"leader": "`+holder+`"`, `"registries": []`)
-	without := api.StartManager()
+	unset := api.StartManager()
+	unset.ExpectAnswer(unset.addresses.Metrics, "/status.json", http.StatusOK, `"withheld": "set --metrics-secure`)
+	must(t, unset.Stop())
+	without := api.StartManagerWith("statusPage: false")
 	without.ExpectAnswer(without.addresses.Metrics, "/status", http.StatusNotFound, "not found")
 
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+leader.addresses.Metrics+"/status/events", http.NoBody)

@@ -15,7 +15,7 @@ const columns = 24, rowHeight = 38, gap = 8, width = 1400;
 const step = 5, rateInterval = '20s';
 
 async function query({ expr, legendFormat = '' }) {
-  const written = expr.replaceAll('$__rate_interval', rateInterval).replaceAll('$registry', '.*');
+  const written = expr.replaceAll('$__rate_interval', rateInterval).replaceAll('$registry', '.*').replaceAll('$instance', '.*');
   const url = '/api/v1/query_range?' + new URLSearchParams({ query: written, start: from, end: to, step });
   const { status, error, data } = await (await fetch(url)).json();
   if (status !== 'success') {

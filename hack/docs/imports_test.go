@@ -116,7 +116,7 @@ func rooms() map[string]room {
 			why: "it writes CloneSets, and sees no pod and no registry", imports: "clusterstate config lifecycle lint reason", others: "*",
 		},
 		"uninstall":          {why: "what waits in the cluster; it calls no registry", imports: "clusterstate config lifecycle", others: "*"},
-		"statuspage/entries": {why: "what the page and the plugin show", imports: "lifecycle", others: "k8s.io/apimachinery"},
+		"statuspage/entries": {why: "what the page and the plugin show", imports: "lifecycle orders", others: "k8s.io/apimachinery"},
 		"statuspage": {
 			why:     "it shows what the others say, and asks no registry and no API server",
 			imports: "lifecycle metrics orders reason registryclient resync statuspage/entries tracker", others: "k8s.io/apimachinery",

@@ -27,7 +27,7 @@ const chromiumPatience = time.Minute
 // status has Chromium make screenshots of the status page in dir, of a rollout that waits for a registry which is down.
 func status(ctx context.Context, dir string) error {
 	mux := http.NewServeMux()
-	statuspage.New(example).Register(mux)
+	statuspage.New(example, func(*http.Request, string) string { return "" }).Register(mux)
 	server := httptest.NewServer(mux)
 	defer server.CloseClientConnections() // the streams do not end by themselves
 	for _, shot := range []struct{ name, size, scheme string }{

@@ -110,6 +110,16 @@ func (r *Revisions) Of(workload types.UID, stable string) (ofStable, ofOthers Co
 	return ofStable, ofOthers
 }
 
+// In returns how many pods of the workload's revision are in rotation by their records.
+func (r *Revisions) In(workload types.UID, revision string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if set := r.sets[workload]; set != nil {
+		return set.counts[revision].In
+	}
+	return 0
+}
+
 // Signal receives when [Revisions.TakeChanged] has workloads.
 func (r *Revisions) Signal() <-chan struct{} { return r.signal }
 

@@ -47,7 +47,10 @@ func StripWorkload(object any) (any, error) {
 			Selector: lifecycle.KeptSelector(o.Spec.Selector), Lifecycle: lifecycle.KeptLifecycle(o.Spec.Lifecycle),
 			Template: stripTemplate(&o.Spec.Template),
 		}
-		o.Status = kruisev1alpha1.CloneSetStatus{CurrentRevision: o.Status.CurrentRevision, UpdateRevision: o.Status.UpdateRevision}
+		o.Status = kruisev1alpha1.CloneSetStatus{
+			CurrentRevision: o.Status.CurrentRevision, UpdateRevision: o.Status.UpdateRevision,
+			ExpectedUpdatedReplicas: o.Status.ExpectedUpdatedReplicas,
+		}
 	case *kruisev1beta1.StatefulSet:
 		stripMeta(&o.ObjectMeta)
 		o.Spec = kruisev1beta1.StatefulSetSpec{

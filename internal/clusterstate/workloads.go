@@ -78,8 +78,23 @@ type Workload struct {
 	Object client.Object
 
 	deletesSpecified bool
-	// revisions is nil for all but CloneSets.
+	// revisions is nil for all but CloneSets, of which toUpdate pods are to have the newer one.
 	revisions *lifecycle.Revisions
+	toUpdate  int
+}
+
+// RolloutOf returns the rollout of the workload as a pod of its newer revision has it, which may be nil, and false for other pods.
+func (r *Revisions) RolloutOf(w *Workload, pod *lifecycle.Pod) (lifecycle.Rollout, bool) {
+	if w == nil || w.revisions == nil || w.revisions.Update == "" || w.toUpdate == 0 {
+		return lifecycle.Rollout{}, false
+	}
+	revision := lifecycle.ShortRevision(w.revisions.Update)
+	if lifecycle.RevisionOf(pod) != revision {
+		return lifecycle.Rollout{}, false
+	}
+	return lifecycle.Rollout{
+		Workload: w.UID, Revision: revision, Rolling: w.revisions.Current != w.revisions.Update, In: r.In(w.UID, revision), ToUpdate: w.toUpdate,
+	}, true
 }
 
 // Template is all that Rollcall reads of the pods' template.
@@ -106,6 +121,7 @@ func AsWorkload(object client.Object) *Workload {
 		w.Kind, w.ObjectMeta, w.Lifecycle, w.Selector = KindCloneSet, &o.ObjectMeta, o.Spec.Lifecycle, o.Spec.Selector
 		w.Template, w.deletesSpecified = templateOf(&o.Spec.Template), true
 		w.revisions = &lifecycle.Revisions{Current: o.Status.CurrentRevision, Update: o.Status.UpdateRevision}
+		w.toUpdate = int(o.Status.ExpectedUpdatedReplicas)
 	case *kruisev1beta1.StatefulSet:
 		w.Kind, w.ObjectMeta, w.Lifecycle, w.Selector = KindStatefulSet, &o.ObjectMeta, o.Spec.Lifecycle, o.Spec.Selector
 		w.Template, w.Ordered = templateOf(&o.Spec.Template), o.Spec.PodManagementPolicy != appsv1.ParallelPodManagement

@@ -154,7 +154,7 @@ traces: {endpoint: "http://collector:4318"}
 		Resync:         Resync{Interval: 30 * time.Second, MaxRemovals: intstr.FromInt32(5)},
 		ProceedAfter:   lifecycle.FailurePolicy{PreDelete: 90 * time.Second, InPlaceUpdate: 5 * time.Minute},
 		Features: Features{
-			Enroll: true, PodCondition: true, StatusPage: true,
+			Enroll: true, PodCondition: true, StatusPage: PageForAll,
 			Evictions: Evictions{Enabled: true, Limit: 2 * time.Minute, Name: "shop-evictions"},
 			Traces:    Traces{Endpoint: "http://collector:4318"},
 		},
@@ -240,7 +240,6 @@ resync:
   maxRemovals: 20%
 enroll: false
 podCondition: false
-statusPage: false
 evictions:
   enabled: true
   limit: 10m0s
@@ -674,6 +673,8 @@ func TestCheckReload(t *testing.T) {
 		switch field := reflect.ValueOf(&next.Features).Elem().Field(i); field.Kind() {
 		case reflect.Bool:
 			field.SetBool(true)
+		case reflect.String:
+			field.SetString("x")
 		default:
 			field.Field(0).Set(map[reflect.Kind]reflect.Value{reflect.Bool: reflect.ValueOf(true), reflect.String: reflect.ValueOf("x")}[field.Field(0).Kind()])
 		}

@@ -8,16 +8,27 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Features are off unless the file switches them on, and hold for the life of the process.
+// Features are off unless the file switches them on, but for the status page, and hold for the life of the process.
 type Features struct {
 	// Enroll gives Rollcall's hooks to the CloneSets of the namespaces that ask for it.
 	Enroll bool
 	// PodCondition has each managed pod show whether it is in rotation.
 	PodCondition bool
-	StatusPage   bool
+	StatusPage   StatusPage
 	Evictions    Evictions
 	Traces       Traces
 }
+
+// StatusPage is who is shown pods on the status page.
+type StatusPage string
+
+// Without a value in the file, the page shows pods to readers who are known and may list them. By true it shows them also to readers who
+// are not known, and by false there is no page.
+const (
+	PageForKnown StatusPage = ""
+	PageForAll   StatusPage = "true"
+	PageOff      StatusPage = "false"
+)
 
 // Evictions is how evictions of managed pods become deletions that the hooks hold up.
 type Evictions struct {
@@ -35,10 +46,21 @@ type Traces struct {
 }
 
 func (o *object) features() Features {
-	f := Features{Enroll: o.flag("enroll"), PodCondition: o.flag("podCondition"), StatusPage: o.flag("statusPage")}
+	f := Features{Enroll: o.flag("enroll"), PodCondition: o.flag("podCondition"), StatusPage: o.statusPage("statusPage")}
 	o.object("evictions", func(o *object) { f.Evictions = o.evictions() })
 	o.object("traces", func(o *object) { f.Traces = Traces{Endpoint: o.receiver("endpoint")} })
 	return f
+}
+
+func (o *object) statusPage(name string) StatusPage {
+	switch written := o.any(name); {
+	case written == nil:
+		return PageForKnown
+	case o.flag(name):
+		return PageForAll
+	default:
+		return PageOff
+	}
 }
 
 func (o *object) evictions() Evictions {

@@ -176,7 +176,8 @@ type modelRecorder struct{ m *model }
 
 // Eventf implements events.EventRecorder.
 func (r modelRecorder) Eventf(_, _ runtime.Object, _, why, _, note string, args ...any) {
-	r.m.logf("rollcall: says %s: "+note, append([]any{why}, args...)...)
+	// A remedy is a sentence of the docs, and none of it belongs to a walk.
+	r.m.logf("rollcall: says %s: %s", why, reason.WithoutRemedy(fmt.Sprintf(note, args...)))
 	if why == string(reason.Proceeded) || why == string(reason.Skipped) {
 		r.m.manager.told = reason.Reason(why)
 	}

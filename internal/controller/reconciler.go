@@ -106,6 +106,7 @@ func (r *PodReconciler) furnish() {
 	}
 	r.reporter = &report.Reporter{
 		Memory: r.memory, Recorder: o.Recorder, Clock: o.Clock, Calm: r.backoff.Forget, Common: report.CommonEvents(o.Clock),
+		Rollouts: report.CommonEvents(o.Clock),
 	}
 	r.visitor = &visit.Visitor{
 		Client: o.Client, State: o.State, Releases: o.Releases, PodCondition: o.PodCondition, NoCondition: o.NoCondition,

@@ -130,6 +130,38 @@ func (r *rollout) expectWeights(why string, stable, canary int) {
 	}
 }
 
+// TestRolloutIsTold: people who look at the CloneSet see when its update has begun to serve, and when it is done.
+func TestRolloutIsTold(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	set := w.cloneSet("web", func(set *kruisev1alpha1.CloneSet) {
+		set.Status.CurrentRevision, set.Status.UpdateRevision, set.Status.ExpectedUpdatedReplicas = "web-a", "web-b", 3
+	})
+	var pods []*corev1.Pod
+	look := func() {
+		for _, pod := range pods {
+			w.tell(pod)
+		}
+		for _, pod := range pods { // once all have been told of, as after a start
+			w.reconcile(pod)
+		}
+	}
+	for i, want := range [][]string{{"Normal RolloutProgress 1 of 3 pods are updated to revision b and in rotation"}, nil, {"Normal RolloutProgress 3 of 3 pods"}} {
+		pod := w.bornPod(set, fmt.Sprintf("web-%d", i), ofRevision("b"))
+		pods = append(pods, pod)
+		w.reconcile(pod)
+		w.kruiseMoves(pod, appspub.LifecycleStateNormal)
+		look()
+		w.expectInService(pod)
+		look()
+		w.expectEvents("the first pod and the last one are news", want...)
+	}
+	w.servingPod(set, "old", ofRevision("a"))
+	w.restart()
+	look()
+	w.expectEvents("a new leader repeats nothing")
+}
+
 func TestSharesByRevision(t *testing.T) {
 	t.Parallel()
 	r := rolling(t, 9, 1)

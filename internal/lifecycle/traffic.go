@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // AnnotationTraffic is, on a CloneSet, how its two revisions share the traffic, in percent: "stable=80,canary=20".
@@ -15,6 +16,19 @@ const trafficHelp = `set both shares in whole percent, 100 together, such as "st
 
 // Revisions are the names of a CloneSet's revisions, by its status.
 type Revisions struct{ Current, Update string }
+
+// Rollout is how far the update of a CloneSet is.
+type Rollout struct {
+	Workload types.UID
+	// Revision is the newer one, and Rolling reports that OpenKruise has not finished updating to it.
+	Revision string
+	Rolling  bool
+	// In of its pods are in rotation, of ToUpdate that are to be updated.
+	In, ToUpdate int
+}
+
+// Done reports whether all pods that are to be updated are in rotation.
+func (r Rollout) Done() bool { return r.ToUpdate > 0 && r.In >= r.ToUpdate }
 
 // Traffic is a parsed [AnnotationTraffic]. The zero value shares nothing out.
 type Traffic struct {

@@ -17,12 +17,14 @@ import (
 
 // Pods are safe for concurrent use.
 type Pods struct {
-	mu   sync.Mutex
-	pods map[types.UID]*Pod
+	mu       sync.Mutex
+	pods     map[types.UID]*Pod
+	rollouts rollouts
+	swept    time.Time
 }
 
 // New returns empty Pods.
-func New() *Pods { return &Pods{pods: map[types.UID]*Pod{}} }
+func New() *Pods { return &Pods{pods: map[types.UID]*Pod{}, rollouts: rollouts{}} }
 
 // Pod is for its reconciler only: exported fields (except Pod), Shown, Announced, Announce, BehindFor, FailsFor, Read and
 // ReadOut.
@@ -49,6 +51,7 @@ type Pod struct {
 
 	// Under the lock of [Pods]: the blocker, what was decided under, the workload with an Event for it, and when that came.
 	shown  *waiting.Blocker
+	of     string // the workload's name, while the pod waits
 	under  lifecycle.Circumstances
 	told   types.UID
 	toldAt time.Time
@@ -100,7 +103,7 @@ func (n *Pods) Waits() (waits []metrics.Wait) {
 			waits = append(waits, metrics.Wait{
 				Hook: string(b.Hook), Reason: string(b.Reason), Message: b.Message,
 				Warning:   !b.Said.IsZero() && b.Reason.Event() == corev1.EventTypeWarning,
-				Namespace: one.Pod.Namespace, Pod: one.Pod.Name, UID: string(one.Pod.UID), Since: b.Since,
+				Namespace: one.Pod.Namespace, Pod: one.Pod.Name, UID: string(one.Pod.UID), Workload: one.of, Since: b.Since,
 			})
 		}
 	}
@@ -120,8 +123,8 @@ func (n *Pods) Circumstances() map[lifecycle.PodID]lifecycle.Circumstances {
 	return all
 }
 
-// Show notes why the pod waits, and under which circumstances that was decided.
-func (n *Pods) Show(of *Pod, now waiting.Blocker, under lifecycle.Circumstances) {
+// Show notes why the pod of the workload waits, and under which circumstances that was decided.
+func (n *Pods) Show(of *Pod, workload string, now waiting.Blocker, under lifecycle.Circumstances) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	of.under = under
@@ -129,9 +132,9 @@ func (n *Pods) Show(of *Pod, now waiting.Blocker, under lifecycle.Circumstances)
 	if now.Said.IsZero() || !waits || of.shown != nil && of.shown.Hook != now.Hook {
 		of.told = ""
 	}
-	if of.shown = nil; now.Reason != "" {
+	if of.shown, of.of = nil, ""; now.Reason != "" {
 		shown := now // on the heap only if a pod waits
-		of.shown = &shown
+		of.shown, of.of = &shown, workload
 	}
 }
 

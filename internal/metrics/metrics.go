@@ -94,14 +94,15 @@ func (m *DryRunMetrics) Step(registry, operation string) {
 	m.steps.WithLabelValues(registry, operation).Inc()
 }
 
-// What releases a hook without an acknowledgement.
+// What releases a hook: what must be so, or what excuses that it is not.
 const (
-	ByFailurePolicy = "failurePolicy"
-	BySkip          = "skip"
+	ByAcknowledgement = "acknowledgement"
+	ByFailurePolicy   = "failurePolicy"
+	BySkip            = "skip"
 )
 
-// ReleaseMetrics say how long OpenKruise waited for the hooks that were released, and count those that were released although
-// a registry had not acknowledged, and what ended the drains before.
+// ReleaseMetrics say how long OpenKruise waited for the hooks that were released, and count them by what released them, and what
+// ended the drains before.
 type ReleaseMetrics struct {
 	releases *prometheus.CounterVec
 	drains   *prometheus.CounterVec
@@ -112,8 +113,9 @@ type ReleaseMetrics struct {
 func NewReleaseMetrics(r prometheus.Registerer) *ReleaseMetrics {
 	m := &ReleaseMetrics{
 		releases: promauto.With(r).NewCounterVec(prometheus.CounterOpts{
-			Name: "rollcall_unacknowledged_releases_total",
-			Help: "Hooks that were released without a registry's acknowledgement, by hook and cause (failurePolicy, skip).",
+			Name: "rollcall_releases_total",
+			Help: "Hooks that were released, by hook and cause: every registry had acknowledged, or proceedAfter had passed, or a person " +
+				"skipped it (acknowledgement, failurePolicy, skip).",
 		}, []string{"hook", "by"}),
 		drains: promauto.With(r).NewCounterVec(prometheus.CounterOpts{
 			Name: "rollcall_drains_total",
@@ -128,9 +130,11 @@ func NewReleaseMetrics(r prometheus.Registerer) *ReleaseMetrics {
 		}, []string{"hook"}),
 	}
 	for _, hook := range []string{"preDelete", "inPlaceUpdate"} {
+		m.releases.WithLabelValues(hook, ByAcknowledgement)
 		m.releases.WithLabelValues(hook, ByFailurePolicy)
 		m.releases.WithLabelValues(hook, BySkip)
 	}
+	m.releases.WithLabelValues("preNormal", ByAcknowledgement)
 	for _, by := range []string{"idle", "max", "fixed"} {
 		m.drains.WithLabelValues(by)
 	}

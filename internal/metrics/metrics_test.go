@@ -1,7 +1,10 @@
 package metrics
 
 import (
+	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,8 +44,8 @@ func TestConfigMetrics(t *testing.T) {
 func TestBuild(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
-	RegisterBuild(r, "v1.2.3")
-	series.Expect(t, r, "at start", `rollcall_build_info{goversion="`+runtime.Version()+`",version="v1.2.3"} 1`)
+	RegisterBuild(r, "v1.2.3", "prod-eu")
+	series.Expect(t, r, "at start", `rollcall_build_info{cluster="prod-eu",goversion="`+runtime.Version()+`",version="v1.2.3"} 1`)
 }
 
 func TestReady(t *testing.T) {
@@ -116,28 +119,85 @@ func TestReleaseMetrics(t *testing.T) {
 	m.Drained("idle")
 	series.Expect(t, r, "each hook and each cause is shown from the start",
 		`rollcall_drains_total{by="fixed"} 0`, `rollcall_drains_total{by="idle"} 1`, `rollcall_drains_total{by="max"} 0`,
-		`rollcall_unacknowledged_releases_total{by="failurePolicy",hook="inPlaceUpdate"} 0`,
-		`rollcall_unacknowledged_releases_total{by="failurePolicy",hook="preDelete"} 0`,
-		`rollcall_unacknowledged_releases_total{by="skip",hook="inPlaceUpdate"} 0`,
-		`rollcall_unacknowledged_releases_total{by="skip",hook="preDelete"} 1`)
+		`rollcall_releases_total{by="acknowledgement",hook="inPlaceUpdate"} 0`,
+		`rollcall_releases_total{by="acknowledgement",hook="preDelete"} 0`,
+		`rollcall_releases_total{by="acknowledgement",hook="preNormal"} 0`,
+		`rollcall_releases_total{by="failurePolicy",hook="inPlaceUpdate"} 0`,
+		`rollcall_releases_total{by="failurePolicy",hook="preDelete"} 0`,
+		`rollcall_releases_total{by="skip",hook="inPlaceUpdate"} 0`,
+		`rollcall_releases_total{by="skip",hook="preDelete"} 1`)
 }
 
 func TestRegisterPods(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 1, 0, 0, time.UTC)
 	waits := []Wait{
-		{Hook: "preDelete", Reason: "Draining", Since: now.Add(-5 * time.Second)},
-		{Hook: "preDelete", Reason: "Draining", Since: now.Add(-20 * time.Second)},
-		{Hook: "preNormal", Reason: "RegistryError", Since: now.Add(time.Second)},
+		{Namespace: "shop", Workload: "web", Hook: "preDelete", Reason: "Draining", Since: now.Add(-5 * time.Second)},
+		{Namespace: "shop", Workload: "web", Hook: "preDelete", Reason: "Draining", Since: now.Add(-20 * time.Second)},
+		{Namespace: "bank", Workload: "web", Hook: "preNormal", Reason: "RegistryError", Since: now.Add(time.Second)},
 	}
 	r := prometheus.NewPedanticRegistry()
 	RegisterPods(r, func() []Wait { return waits }, func() int { return 3 }, func() time.Time { return now })
 	series.Expect(t, r, "the oldest counts",
 		`rollcall_oldest_wait_seconds{hook="preDelete",reason="Draining"} 20`,
 		`rollcall_oldest_wait_seconds{hook="preNormal",reason="RegistryError"} 0`, `rollcall_unmatched_workloads 3`,
-		`rollcall_waiting_pods{hook="preDelete",reason="Draining"} 2`, `rollcall_waiting_pods{hook="preNormal",reason="RegistryError"} 1`)
+		`rollcall_waiting_pods{hook="preDelete",reason="Draining"} 2`, `rollcall_waiting_pods{hook="preNormal",reason="RegistryError"} 1`,
+		`rollcall_workload_waiting_seconds{namespace="bank",reason="RegistryError",workload="web"} 0`,
+		`rollcall_workload_waiting_seconds{namespace="shop",reason="Draining",workload="web"} 20`)
 	waits = nil
 	series.Expect(t, r, "no pod waits any more", `rollcall_unmatched_workloads 3`)
+}
+
+// TestManyWorkloads: an outage, or a tenant, with ten thousand workloads costs Prometheus a thousand series, and hides no other tenant's.
+func TestManyWorkloads(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	wait := func(namespace string, i int, after time.Duration) Wait {
+		return Wait{Namespace: namespace, Workload: fmt.Sprintf("w-%05d", i), Reason: "RegistryUnavailable", Since: start.Add(after)}
+	}
+	var waits []Wait
+	for i := range 10_000 {
+		waits = append(waits, wait("hostile", i, time.Duration(i)*time.Millisecond))
+	}
+	waits = append(waits, wait("shop", 1, time.Hour))
+	shown := oldestByWorkload(waits)
+	byNamespace := map[string]int{}
+	for _, w := range shown {
+		byNamespace[w.namespace]++
+	}
+	if want := map[string]int{"hostile": workloadsAtMost - 1, "shop": 1, "": 1}; !maps.Equal(byNamespace, want) {
+		t.Errorf("shown are %v, want %v: who waits for long hides no other namespace", byNamespace, want)
+	}
+	rest := workload{reason: "RegistryUnavailable", since: start.Add((workloadsAtMost - 1) * time.Millisecond)}
+	if !slices.Contains(shown, rest) {
+		t.Error("the oldest of those that are left out is not shown")
+	}
+	later := oldestByWorkload(append(waits, wait("hostile", 10_001, 2*time.Hour), wait("shop", 2, 2*time.Hour)))
+	for _, w := range shown[:workloadsAtMost-1] {
+		if !slices.Contains(later, w) {
+			t.Errorf("%s/%s has lost its place to one that came later", w.namespace, w.name)
+		}
+	}
+}
+
+func BenchmarkManyWorkloads(b *testing.B) {
+	var waits []Wait
+	for i := range 100_000 {
+		waits = append(waits, Wait{
+			Namespace: fmt.Sprintf("team-%d", i%10), Workload: fmt.Sprintf("w-%05d", i%10_000), Reason: "RegistryUnavailable",
+			Since: time.Unix(int64(i), 0),
+		})
+	}
+	for b.Loop() {
+		oldestByWorkload(waits)
+	}
+}
+
+func TestRegisterEntries(t *testing.T) {
+	t.Parallel()
+	r := prometheus.NewPedanticRegistry()
+	RegisterEntries(r, func() map[Entries]int { return map[Entries]int{{"old", "in"}: 3, {"old", "out"}: 0} })
+	series.Expect(t, r, "a registry", `rollcall_entries{registry="old",state="in"} 3`, `rollcall_entries{registry="old",state="out"} 0`)
 }
 
 func TestRegisterSlots(t *testing.T) {

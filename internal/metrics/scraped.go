@@ -1,7 +1,9 @@
 package metrics
 
 import (
+	"cmp"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,6 +33,8 @@ type Wait struct {
 	Namespace string `json:"namespace"`
 	Pod       string `json:"name"`
 	UID       string `json:"-"`
+	// Workload is the name of the pod's controller; empty if it has none.
+	Workload string `json:"workload,omitempty"`
 	// Hook is the one OpenKruise waits for; empty where OpenKruise waits for nothing: the registry is behind, the pod is out of rotation
 	// until it is ready, or a person should look at it.
 	Hook   string `json:"hook,omitempty"`
@@ -43,13 +47,13 @@ type Wait struct {
 	Warning bool `json:"warning"`
 }
 
-// RegisterBuild registers which build this is. Its version has the commit, unless it is a release's: Go itself knows only that of a
-// main of one's own.
-func RegisterBuild(r prometheus.Registerer, version string) {
+// RegisterBuild registers which build this is, and the name of the cluster that it works for. Its version has the commit, unless it is
+// a release's: Go itself knows only that of a main of one's own.
+func RegisterBuild(r prometheus.Registerer, version, cluster string) {
 	promauto.With(r).NewGauge(prometheus.GaugeOpts{
 		Name:        "rollcall_build_info",
-		Help:        "1, by the version of the manager and that of Go which it was built with.",
-		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
+		Help:        "1, by the version of the manager, that of Go which it was built with, and cluster of the configuration.",
+		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version(), "cluster": cluster},
 	}).Set(1)
 }
 
@@ -88,10 +92,15 @@ func RegisterPods(r prometheus.Registerer, waits func() []Wait, unmatchedWorkloa
 		"How long the oldest waiting pod has waited, by hook and reason.", []string{"hook", "reason"}, nil)
 	unmatched := prometheus.NewDesc("rollcall_unmatched_workloads",
 		"Workloads with lifecycle hooks of which Rollcall owns no handler.", nil, nil)
+	byWorkload := prometheus.NewDesc("rollcall_workload_waiting_seconds",
+		"How long the oldest waiting pod of a workload has waited, by namespace, workload and reason. At most 1000 series: the oldest "+
+			"waits of each namespace, in turn. The oldest of the others is shown by reason, with an empty namespace and workload.",
+		[]string{"namespace", "workload", "reason"}, nil)
 	collect := func(out chan<- prometheus.Metric) {
 		type key struct{ hook, reason string }
 		counts, since := map[key]int{}, map[key]time.Time{}
-		for _, wait := range waits() {
+		all, at := waits(), now()
+		for _, wait := range all {
 			k := key{wait.Hook, wait.Reason}
 			if counts[k] == 0 || wait.Since.Before(since[k]) {
 				since[k] = wait.Since
@@ -100,11 +109,79 @@ func RegisterPods(r prometheus.Registerer, waits func() []Wait, unmatchedWorkloa
 		}
 		for k, count := range counts {
 			out <- gauge(waiting, float64(count), k.hook, k.reason)
-			out <- gauge(oldest, max(now().Sub(since[k]), 0).Seconds(), k.hook, k.reason)
+			out <- gauge(oldest, max(at.Sub(since[k]), 0).Seconds(), k.hook, k.reason)
+		}
+		for _, w := range oldestByWorkload(all) {
+			out <- gauge(byWorkload, max(at.Sub(w.since), 0).Seconds(), w.namespace, w.name, w.reason)
 		}
 		out <- gauge(unmatched, float64(unmatchedWorkloads()))
 	}
-	r.MustRegister(scraped{[]*prometheus.Desc{waiting, oldest, unmatched}, collect})
+	r.MustRegister(scraped{[]*prometheus.Desc{waiting, oldest, unmatched, byWorkload}, collect})
+}
+
+// workloadsAtMost bounds the series of workloads that wait.
+const workloadsAtMost = 1000
+
+// workload is one that waits, since its oldest wait for the reason began.
+type workload struct {
+	namespace, name, reason string
+	since                   time.Time
+}
+
+// oldestByWorkload returns workloadsAtMost of the workloads. The rest is folded into one without a name for each reason. Each namespace has
+// its turn, so that none with many takes the places of others. Who waits keeps its place, since whoever comes later has waited for less.
+func oldestByWorkload(waits []Wait) []workload {
+	since := map[workload]time.Time{}
+	for _, w := range waits {
+		key := workload{namespace: w.Namespace, name: w.Workload, reason: w.Reason}
+		if before, found := since[key]; !found || w.Since.Before(before) {
+			since[key] = w.Since
+		}
+	}
+	all := make([]workload, 0, len(since))
+	for w, at := range since {
+		w.since = at
+		all = append(all, w)
+	}
+	if len(all) <= workloadsAtMost {
+		return all
+	}
+	slices.SortFunc(all, func(a, b workload) int {
+		return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name),
+			cmp.Compare(a.reason, b.reason))
+	})
+	turns, turn := map[workload]int{}, map[string]int{}
+	for _, w := range all {
+		turns[w] = turn[w.namespace]
+		turn[w.namespace]++
+	}
+	slices.SortStableFunc(all, func(a, b workload) int { return cmp.Compare(turns[a], turns[b]) })
+	rest := map[string]workload{}
+	for _, w := range all[workloadsAtMost:] {
+		if before, found := rest[w.reason]; !found || w.since.Before(before.since) {
+			rest[w.reason] = workload{reason: w.reason, since: w.since}
+		}
+	}
+	all = all[:workloadsAtMost]
+	for _, w := range rest {
+		all = append(all, w)
+	}
+	return all
+}
+
+// Entries are those of a registry in one state: in, out or unacknowledged.
+type Entries struct{ Registry, State string }
+
+// RegisterEntries registers with r how many entries each registry has. count is called concurrently.
+func RegisterEntries(r prometheus.Registerer, count func() map[Entries]int) {
+	entries := prometheus.NewDesc("rollcall_entries",
+		"Entries of pods, by registry and what it last acknowledged (in or out of rotation, unacknowledged while the last change has no "+
+			"answer). A pod has one for each of its services.", []string{"registry", "state"}, nil)
+	r.MustRegister(scraped{[]*prometheus.Desc{entries}, func(out chan<- prometheus.Metric) {
+		for of, n := range count() {
+			out <- gauge(entries, float64(n), of.Registry, of.State)
+		}
+	}})
 }
 
 // Slots is what bounds the calls to one registry, as the status page shows it too.

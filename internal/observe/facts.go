@@ -55,6 +55,9 @@ type Facts struct {
 	PassedOn map[lifecycle.Key]bool
 	// Uncached: the pod is not in the cache.
 	Uncached bool
+	// Rollout is that of its workload, if Updated: the pod has the newer revision.
+	Rollout lifecycle.Rollout
+	Updated bool
 }
 
 // managed reports whether Rollcall drives the pod, or has made a call for it that must be undone some day.

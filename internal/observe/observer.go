@@ -218,6 +218,7 @@ func (o *Observer) pod(ctx context.Context, f *Facts, pod *lifecycle.Pod) (*clus
 	f.Input = lifecycle.Input{
 		Pod: pod, Hooks: lifecycle.HooksOf(owner, settings.Ownership), Record: lifecycle.RecordOf(pod), Ownership: settings.Ownership,
 	}
+	f.Rollout, f.Updated = o.State.Panics.Revisions.RolloutOf(workload, pod)
 	return workload, nil
 }
 

@@ -219,14 +219,7 @@ func (c *checker) registry(name, driver, note, failure string) {
 func (c *checker) registriesByPage(ctx context.Context, why error) {
 	const do = "grant yourself pods/exec in the managers' namespace, and run this again to see whether Rollcall can write there"
 	lease, err := c.lease(ctx)
-	var page struct {
-		Registries []struct {
-			Name          string `json:"name"`
-			Driver        string `json:"driver"`
-			Breaker       string `json:"breaker"`
-			ResyncFailure string `json:"resyncFailure"`
-		} `json:"registries"`
-	}
+	var page entries.Page
 	if err == nil {
 		limited, cancel := context.WithTimeout(ctx, answerWithin)
 		defer cancel()
@@ -237,7 +230,7 @@ func (c *checker) registriesByPage(ctx context.Context, why error) {
 		return
 	}
 	for _, r := range page.Registries {
-		failure := r.ResyncFailure
+		failure := r.Failure
 		if failure == "" && r.Breaker == "open" {
 			failure = "the leader's calls fail, and it makes only one every five seconds"
 		}

@@ -23,6 +23,7 @@ import (
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // the logins that kubectl has
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -46,6 +47,9 @@ type cluster struct {
 	client.Client
 
 	pods corev1client.PodsGetter
+	rest *rest.Config
+	// forward forwards a port of this machine to one of the pod until the context ends, and returns its address. Tests replace it.
+	forward func(ctx context.Context, pod *corev1.Pod, port string) (local string, err error)
 	// namespace is that of the flags or of the kubeconfig's context.
 	namespace string
 	// where names the cluster to a person.
@@ -69,7 +73,7 @@ func (o *options) connected(run func(ctx context.Context, c *cluster, arguments 
 }
 
 func (o *options) cluster() (*cluster, error) {
-	rest, err := o.flags.ToRESTConfig()
+	server, err := o.flags.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
@@ -77,26 +81,28 @@ func (o *options) cluster() (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	where := "server " + rest.Host
+	where := "server " + server.Host
 	if raw, err := o.flags.ToRawKubeConfigLoader().RawConfig(); err == nil {
 		if name := cmp.Or(*o.flags.Context, raw.CurrentContext); name != "" {
-			where = fmt.Sprintf("context %s (%s)", name, rest.Host)
+			where = fmt.Sprintf("context %s (%s)", name, server.Host)
 		}
 	}
-	rest.UserAgent = "kubectl-rollcall/" + o.version
+	server.UserAgent = "kubectl-rollcall/" + o.version
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientscheme.AddToScheme(scheme), clusterstate.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("making the scheme: %w", err)
 	}
-	c, err := client.New(rest, client.Options{Scheme: scheme})
+	c, err := client.New(server, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
-	pods, err := corev1client.NewForConfig(rest)
+	pods, err := corev1client.NewForConfig(server)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
-	return &cluster{options: o, Client: c, pods: pods, namespace: namespace, where: where}, nil
+	made := &cluster{options: o, Client: c, pods: pods, rest: server, namespace: namespace, where: where}
+	made.forward = made.kubectlForward
+	return made, nil
 }
 
 // config reads the manager's configuration. Its drivers are not checked: they are the manager's, and so is what maxInFlight may be, which

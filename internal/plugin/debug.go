@@ -256,8 +256,8 @@ func (c *cluster) statusPage(ctx context.Context, out io.Writer) error {
 func (c *cluster) metricsOf(ctx context.Context, out io.Writer, pod *corev1.Pod) error {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	text, err := c.pods.Pods(c.installation).ProxyGet("http", pod.Name, portOf(pod), "/metrics", nil).DoRaw(ctx)
-	if err := c.proxyError(err, pod.Name); err != nil {
+	text, err := c.answered(ctx, pod, "/metrics", nil)
+	if err != nil {
 		return err
 	}
 	for line := range strings.Lines(string(text)) {

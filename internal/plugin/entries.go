@@ -19,7 +19,6 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/orders"
-	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/statuspage/entries"
 )
 
@@ -30,7 +29,7 @@ const (
 	metricsPort = "metrics"
 )
 
-// known asks the manager that leads what it knows of the pods, over the API server's proxy. An empty namespace means all. A watch does
+// known asks the manager that leads what it knows of the pods. An empty namespace means all. A watch does
 // not ask a manager again that has not answered in time: each view would take as long.
 func (c *cluster) known(ctx context.Context, w *world, namespace string) (answer entries.Answer, err error) {
 	if w.unled != nil {
@@ -49,6 +48,8 @@ func (c *cluster) known(ctx context.Context, w *world, namespace string) (answer
 		return entries.Answer{}, err
 	case err != nil:
 		return entries.Answer{}, err
+	case answer.Withheld != "":
+		return entries.Answer{}, fmt.Errorf("the manager %s shows you no pods: %s", name, answer.Withheld)
 	case !answer.Leads:
 		return entries.Answer{}, fmt.Errorf("the manager %s does not lead any more: try again", name)
 	}
@@ -70,12 +71,8 @@ func (c *cluster) ask(
 	case err != nil:
 		return name, fmt.Errorf("reading the manager's pod: %w", err)
 	}
-	port := portOf(&pod)
-	if port == "" {
-		return name, fmt.Errorf("the manager's pod %s has no port with the name %s", name, metricsPort)
-	}
-	text, err := c.pods.Pods(c.installation).ProxyGet("http", name, port, path, parameters).DoRaw(ctx)
-	if err := c.proxyError(err, name); err != nil {
+	text, err := c.answered(ctx, &pod, path, parameters)
+	if err != nil {
 		return name, err
 	}
 	if err := json.Unmarshal(text, answer); err != nil {
@@ -90,11 +87,7 @@ var errOthersHeld = errors.New("does not hold back the removals of its last Even
 func (c *cluster) held(ctx context.Context, lease *coordinationv1.Lease, digest string) (*orders.Held, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	var page struct {
-		Registries []struct {
-			Held *orders.Held `json:"heldRemovals"`
-		} `json:"registries"`
-	}
+	var page entries.Page
 	name, err := c.ask(ctx, lease, entries.PagePath, nil, &page)
 	if err != nil {
 		return nil, err
@@ -115,13 +108,14 @@ func (c *cluster) proxyError(err error, name string) error {
 	case apierrors.IsForbidden(err):
 		return c.lacks("pods or pods/proxy")
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("the manager %s runs without statusPage: true, or is older than this plugin", name)
-	case apierrors.IsBadRequest(err):
-		return fmt.Errorf("the manager %s runs with --metrics-secure, and the API server's proxy does not pass on who asks: "+
-			"forward the pod's port and use a token, as in %s", name, reason.Docs(c.version, "docs/status-page.md"))
+		return noPage(name)
 	default:
 		return fmt.Errorf("asking the manager %s: %w", name, err)
 	}
+}
+
+func noPage(name string) error {
+	return fmt.Errorf("the manager %s runs with statusPage: false, or is older than this plugin", name)
 }
 
 // lacks says which role has a right to what is the managers'.

@@ -323,7 +323,7 @@ func TestApproveNamesThem(t *testing.T) {
 		},
 		"no page": {
 			reason: "it is off by default", status: http.StatusNotFound,
-			wants: []string{"Can't list the entries: the manager rollcall-0 runs without statusPage: true", "shows at most three of them."},
+			wants: []string{"Can't list the entries: the manager rollcall-0 runs with statusPage: false", "shows at most three of them."},
 		},
 	}, func(t *testing.T, c row) {
 		api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -182,7 +182,7 @@ func draw(t *testing.T, name string, streams genericiooptions.IOStreams) {
 		s := status{pods: pods}
 		expect.NoError(t, s.write(o.Out, o.ErrOut, terminalOf(o.Out), new(form), true))
 		fmt.Fprintln(o.Out)
-		s.unknown = errors.New("the manager rollcall-1 runs without statusPage: true, or is older than this plugin")
+		s.unknown = errors.New("the manager rollcall-1 runs with statusPage: false, or is older than this plugin")
 		expect.NoError(t, s.write(o.Out, o.ErrOut, terminalOf(o.Out), new(form), false))
 	case "explain":
 		o.explain(pods[0], nil)

@@ -286,7 +286,7 @@ func leftBy(p Pod) string {
 
 // withoutHook leaves out of an Event's note what the view has in a field of its own.
 func withoutHook(note string) string {
-	note = strings.TrimSpace(note)
+	note = strings.TrimSpace(reason.WithoutRemedy(note))
 	if hook, rest, found := strings.Cut(note, " waits: "); found && strings.HasPrefix(hook, "hook ") {
 		return rest
 	}

@@ -62,7 +62,7 @@ func (r Reason) kind() kind {
 	case AppSeveralEntries, AppCameBack, Proceeded, Skipped, SkipRefused, HandlerInTemplate, EvictionLetThrough,
 		DrainTimeout:
 		return kind{event: warning, momentary: true}
-	case EvictionHooked:
+	case EvictionHooked, RolloutProgress:
 		return kind{event: normal, momentary: true}
 	case HeldOut, Resolved:
 		return kind{event: normal}

@@ -323,6 +323,11 @@ const (
 	//
 	// What to do: check the pod in the message.
 	RolloutWaits Reason = "RolloutWaits"
+	// RolloutProgress: only an Event, on the CloneSet. The first pod of an update is in rotation, or as many as are to be updated: with a
+	// partition, fewer than all. A new leader makes it for what it sees happen.
+	//
+	// What to do: nothing.
+	RolloutProgress Reason = "RolloutProgress"
 	// DryRun: the manager runs with `--dry-run` and has shown what it would do.
 	//
 	// What to do: nothing.
@@ -358,7 +363,7 @@ const (
 	// Acknowledgement: what the kubectl plugin shows if it can't ask the manager, and neither the manager's last Event nor the pod shows
 	// more. The registry has not acknowledged yet, `readerLag` has not passed since, or the manager has yet to release the hook.
 	//
-	// What to do: wait. If it lasts, turn on [the status page](../status-page.md), or check the manager's log.
+	// What to do: wait. If it lasts, check [who sees the status page](../status-page.md#who-sees-what), or the manager's log.
 	Acknowledgement Reason = "Acknowledgement"
 	// NotWatched: what the kubectl plugin shows of a pod whose namespace is not in `namespaces` of the configuration: the manager
 	// leaves the pod alone, and neither sets nor clears the handlers of its hooks.

@@ -32,8 +32,8 @@ type Reporter struct {
 	Clock    clock.PassiveClock
 	// Calm is called if nothing is missing.
 	Calm func(types.UID)
-	// Common limits the Events of reasons that are [reason.Reason.Common].
-	Common flowcontrol.PassiveRateLimiter
+	// Common limits the Events of reasons that are [reason.Reason.Common], and Rollouts those about rollouts.
+	Common, Rollouts flowcontrol.PassiveRateLimiter
 }
 
 // CommonEvents is the limit for [Reporter.Common]. Ten thousand pods of which the API server refuses the same have theirs in three hours.
@@ -49,6 +49,14 @@ type visited struct {
 }
 
 func (v visited) pod() *lifecycle.Pod { return v.Result.Input.Pod }
+
+// workload is the name of the pod's controller, or empty.
+func (v visited) workload() string {
+	if owner := metav1.GetControllerOfNoCopy(v.pod()); owner != nil {
+		return owner.Name
+	}
+	return ""
+}
 
 // Report shows why the pod waits, with an Event if that is new or lasts, and returns when to look again without an event.
 func (r *Reporter) Report(ctx context.Context, f *observe.Facts, result visit.Result) (again time.Duration) {
@@ -66,8 +74,9 @@ func (r *Reporter) Report(ctx context.Context, f *observe.Facts, result visit.Re
 	if !shown.Said.IsZero() {
 		shown.After = cmp.Or(shown.After, waiting.Longest)
 	}
-	r.Memory.Show(v.Memory, shown, v.Result.Input.Circumstances())
+	r.Memory.Show(v.Memory, v.workload(), shown, v.Result.Input.Circumstances())
 	r.tellWorkload(ctx, v, shown)
+	r.tellRollout(v)
 	r.announce(v, shown, due)
 	again = sooner(shown.After, v.Changes)
 	if v.Decision.Want == lifecycle.InService {
@@ -116,7 +125,7 @@ func (r *Reporter) Tell(pod *lifecycle.Pod, why reason.Reason, note string) {
 }
 
 func (r *Reporter) tell(pod *lifecycle.Pod, why reason.Reason, note string) {
-	r.Recorder.Eventf(pod, nil, why.Event(), string(why), "Reconcile", "%s", shorten.Message(note))
+	r.Recorder.Eventf(pod, nil, why.Event(), string(why), "Reconcile", "%s", shorten.Message(why.WithRemedy(note)))
 }
 
 // tellWorkload makes an Event where people look first, and logs.
@@ -130,13 +139,10 @@ func (r *Reporter) tellWorkload(ctx context.Context, v visited, b waiting.Blocke
 	if !r.Memory.ClaimEvent(v.Memory, owner.UID, now) {
 		return
 	}
-	workload := &metav1.PartialObjectMetadata{
-		TypeMeta:   metav1.TypeMeta{APIVersion: owner.APIVersion, Kind: owner.Kind},
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: owner.Name, UID: owner.UID},
-	}
+	workload := objectOf(owner, pod.Namespace)
 	if willWait {
-		r.Recorder.Eventf(workload, pod, corev1.EventTypeWarning, string(b.Reason), "Reconcile",
-			"pod %s: %s; kubectl rollcall status -n %s shows every such pod", pod.Name, b.Sentence(), pod.Namespace)
+		r.Recorder.Eventf(workload, pod, corev1.EventTypeWarning, string(b.Reason), "Reconcile", "%s", b.Reason.WithRemedy(fmt.Sprintf(
+			"pod %s: %s; kubectl rollcall status -n %s shows every such pod", pod.Name, b.Sentence(), pod.Namespace)))
 		return
 	}
 	log.FromContext(ctx).Info("OpenKruise waits for a pod", "namespace", pod.Namespace, "pod", pod.Name, "kind", owner.Kind,
@@ -144,6 +150,23 @@ func (r *Reporter) tellWorkload(ctx context.Context, v visited, b waiting.Blocke
 	r.Recorder.Eventf(workload, pod, corev1.EventTypeWarning, string(reason.RolloutWaits), "Reconcile",
 		"pod %s has waited for %s, reason %s: %s; its Events have the details, and kubectl rollcall status -n %s shows every pod that waits",
 		pod.Name, waited.Round(time.Second), b.Reason, b.Sentence(), pod.Namespace)
+}
+
+// tellRollout makes an Event on a CloneSet when the first pod of an update is in rotation, and when the last one is.
+func (r *Reporter) tellRollout(v visited) {
+	owner := metav1.GetControllerOfNoCopy(v.pod())
+	if !v.Updated || owner == nil || !r.Memory.Rolled(v.Rollout, r.Clock.Now()) || !r.Rollouts.TryAccept() {
+		return
+	}
+	r.Recorder.Eventf(objectOf(owner, v.pod().Namespace), nil, reason.RolloutProgress.Event(), string(reason.RolloutProgress), "Reconcile",
+		"%d of %d pods are updated to revision %s and in rotation", v.Rollout.In, v.Rollout.ToUpdate, v.Rollout.Revision)
+}
+
+func objectOf(owner *metav1.OwnerReference, namespace string) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: owner.APIVersion, Kind: owner.Kind},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: owner.Name, UID: owner.UID},
+	}
 }
 
 // dated sets Since to when OpenKruise moved the pod, it turned not ready, or the reason first appeared.

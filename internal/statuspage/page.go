@@ -32,9 +32,13 @@ const (
 //go:embed style.css live.js
 var assets embed.FS
 
+// Access returns why a reader may not be shown the pods of a namespace, or of all namespaces if it is empty; nothing if they may.
+type Access func(r *http.Request, namespace string) (refusal string)
+
 // Page serves the snapshot. It is safe for concurrent use.
 type Page struct {
 	facts   func() Facts
+	access  Access
 	streams chan struct{}
 	ended   chan struct{}
 
@@ -44,9 +48,10 @@ type Page struct {
 	taken time.Time
 }
 
-// New returns a Page of what facts returns, which is called at most once a second, and only while somebody reads.
-func New(facts func() Facts) *Page {
-	return &Page{facts: facts, streams: make(chan struct{}, maxStreams), ended: make(chan struct{})}
+// New returns a Page of what facts returns, which is called at most once a second, and only while somebody reads. Readers are shown what
+// access lets them, which is called up to twice for an answer.
+func New(facts func() Facts, access Access) *Page {
+	return &Page{facts: facts, access: access, streams: make(chan struct{}, maxStreams), ended: make(chan struct{})}
 }
 
 // Register adds the page to a mux. All it answers is GET.
@@ -107,18 +112,32 @@ func filterOf(r *http.Request) Filter {
 	return Filter{Namespace: strings.TrimSpace(query.Get("namespace")), Text: strings.TrimSpace(query.Get("q"))}
 }
 
+// shown returns what the reader who asks is shown: all, or the pods of one namespace, or how many there are.
+func (p *Page) shown(r *http.Request, f Filter) Snapshot {
+	snapshot, _ := p.current()
+	refusal := p.access(r, "")
+	if refusal == "" {
+		return snapshot.Filter(f)
+	}
+	snapshot = snapshot.withoutOthers()
+	if f.Namespace != "" {
+		if refusal = p.access(r, f.Namespace); refusal == "" {
+			return snapshot.Filter(f)
+		}
+	}
+	return snapshot.withheld(refusal)
+}
+
 func (p *Page) serveHTML(w http.ResponseWriter, r *http.Request) {
 	f := filterOf(r)
-	snapshot, _ := p.current()
-	v := view{Snapshot: snapshot.Filter(f), filter: f, now: time.Now()}
+	v := view{Snapshot: p.shown(r, f), filter: f, now: time.Now()}
 	v.page()
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	_, _ = io.WriteString(w, v.String()) // a reader who has gone needs none
 }
 
 func (p *Page) serveJSON(w http.ResponseWriter, r *http.Request) {
-	snapshot, _ := p.current()
-	writeJSON(w, snapshot.Filter(filterOf(r)))
+	writeJSON(w, p.shown(r, filterOf(r)))
 }
 
 // serveEntries answers the kubectl plugin about every pod, of one namespace where that is named.
@@ -128,8 +147,11 @@ func (p *Page) serveEntries(w http.ResponseWriter, r *http.Request) {
 		Leads: snapshot.Manager.Leads, Pods: map[types.UID][]entries.Entry{}, Waits: map[types.UID]entries.Wait{},
 		Circumstances: map[types.UID]lifecycle.Circumstances{},
 	}
-	if answer.Leads {
-		namespace := r.URL.Query().Get(entries.ParameterNamespace)
+	namespace := r.URL.Query().Get(entries.ParameterNamespace)
+	if answer.Withheld = p.access(r, ""); answer.Withheld != "" && namespace != "" {
+		answer.Withheld = p.access(r, namespace)
+	}
+	if answer.Leads && answer.Withheld == "" {
 		asked := func(of string) bool { return namespace == "" || of == namespace }
 		answer.Pods = entriesOf(made.Instances, func(pod lifecycle.PodID) bool { return asked(pod.Namespace) })
 		answer.Waits = waitsOf(snapshot.Pods, asked)
@@ -160,7 +182,7 @@ func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	s := &stream{page: p, writer: w, control: http.NewResponseController(w), filter: filterOf(r)}
+	s := &stream{page: p, writer: w, control: http.NewResponseController(w), request: r}
 	ticker := time.NewTicker(freshFor)
 	defer ticker.Stop()
 	for s.look() == nil {
@@ -179,7 +201,7 @@ type stream struct {
 	page    *Page
 	writer  http.ResponseWriter
 	control *http.ResponseController
-	filter  Filter
+	request *http.Request
 
 	// sent is the snapshot that the reader has, and at when something was last written.
 	sent []byte
@@ -188,8 +210,7 @@ type stream struct {
 
 // look sends the content where it has changed, or a comment where nothing was sent for a while.
 func (s *stream) look() error {
-	snapshot, _ := s.page.current()
-	snapshot = snapshot.Filter(s.filter)
+	snapshot := s.page.shown(s.request, filterOf(s.request))
 	now, err := json.Marshal(snapshot)
 	switch {
 	case err != nil:

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/orders"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/resync"
@@ -36,6 +38,8 @@ type served struct {
 	mu    sync.Mutex
 	facts Facts
 	asked int
+	// withheld is why pods of a namespace, or of all if it is empty, are not shown.
+	withheld map[string]string
 }
 
 func serve(facts Facts) *served {
@@ -45,7 +49,7 @@ func serve(facts Facts) *served {
 		defer s.mu.Unlock()
 		s.asked++
 		return s.facts
-	})
+	}, func(_ *http.Request, namespace string) string { return s.withheld[namespace] })
 	s.Register(s.ServeMux)
 	return s
 }
@@ -176,6 +180,70 @@ func TestEntries(t *testing.T) {
 		var got entries.Answer
 		expect.NoError(t, json.Unmarshal(serve(tc.facts).get(t, entries.Path+tc.query).Body.Bytes(), &got))
 		expect.Equal(t, tc.want, got, "%s", tc.reason)
+	})
+}
+
+// TestReadersSeeWhatTheyMay: who may list the pods of one namespace sees these, and of the others how many wait.
+func TestReadersSeeWhatTheyMay(t *testing.T) {
+	t.Parallel()
+	facts := leading()
+	facts.Drivers = map[string]string{"default": "consul"}
+	facts.Resyncs = map[string]resync.Status{"default": {
+		Lists: true, Failure: "dial tcp 10.0.8.4", RemovalsBlocked: true, Held: &orders.Held{Entries: []string{"ledger of pod bank/ledger-1"}},
+	}}
+	bank := wait("ledger-1", "Draining", time.Minute)
+	bank.Namespace = "bank"
+	facts.Waits = []metrics.Wait{wait("web-1", "Draining", time.Minute), bank}
+	ledger := seen("ledger-1", "ledger", lifecycle.InService, true)
+	ledger.Pod.Namespace = "bank"
+	facts.Instances = []tracker.Seen{seen("web-1", "storefront", lifecycle.InService, true), ledger}
+	facts.Circumstances = map[lifecycle.PodID]lifecycle.Circumstances{ledger.Pod: {NodeLost: true}}
+	const noneOfAll, noneOfBank = "may not list pods in all namespaces", "may not list pods in bank"
+	type row struct {
+		reason        string
+		withheld      map[string]string
+		query         string
+		shown, hidden []string
+	}
+	of, ofBank, texts := []string{"web-1", "storefront"}, []string{"ledger-1", "ledger"}, []string{"10.0.8.4", "bank/ledger-1"}
+	tenant := map[string]string{"": noneOfAll, "bank": noneOfBank}
+	expect.Each(t, map[string]row{
+		"all":           {"an operator may list all pods", nil, "", slices.Concat(of, ofBank, texts[:1]), []string{"may not"}},
+		"one namespace": {"a tenant sees its own", tenant, "?namespace=shop", append(of, "consul"), append(slices.Concat(ofBank, texts), "may not")},
+		"another's":     {"a tenant reads another's namespace", tenant, "?namespace=bank", []string{noneOfBank, "consul"}, slices.Concat(of, ofBank, texts)},
+		"none given":    {"a tenant reads without a filter", tenant, "", []string{noneOfAll, "consul"}, slices.Concat(of, ofBank, texts)},
+		"a search":      {"a search can't tell what a tenant may not see", tenant, "?q=ledger", []string{noneOfAll}, slices.Concat(of, ofBank[:1], texts)},
+	}, func(t *testing.T, tc row) {
+		s := serve(facts)
+		s.withheld = tc.withheld
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // the stream ends after its first event
+		stream := httptest.NewRecorder()
+		s.ServeHTTP(stream, httptest.NewRequestWithContext(ctx, http.MethodGet, "/status/events"+tc.query, nil))
+		answers := map[string]string{
+			"/status": s.get(t, "/status"+tc.query).Body.String(), "/status.json": s.get(t, "/status.json"+tc.query).Body.String(),
+			"/status/events": stream.Body.String(),
+		}
+		for path, text := range answers {
+			for _, word := range tc.shown {
+				if !strings.Contains(text, word) {
+					t.Errorf("%s has no %q: %s\n%s", path, word, tc.reason, text)
+				}
+			}
+			for _, word := range tc.hidden {
+				if strings.Contains(strings.ReplaceAll(text, `value="ledger"`, ""), word) {
+					t.Errorf("%s has %q: %s\n%s", path, word, tc.reason, text)
+				}
+			}
+		}
+		var answer entries.Answer
+		expect.NoError(t, json.Unmarshal(s.get(t, entries.Path+tc.query).Body.Bytes(), &answer))
+		withheld := slices.Contains(tc.shown, answer.Withheld)
+		_, shop := answer.Pods["uid-of-web-1"]
+		_, other := answer.Pods["uid-of-ledger-1"]
+		if shop == withheld || other != (tc.withheld == nil) || (len(answer.Circumstances) > 0) != other || (len(answer.Waits) > 0) == withheld {
+			t.Errorf("the plugin is answered %+v: %s", answer, tc.reason)
+		}
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/orders"
 	"github.com/rollcall-dev/rollcall/internal/reason"
+	"github.com/rollcall-dev/rollcall/internal/statuspage/entries"
 )
 
 // view writes what a person sees. It is no html/template: with that in the program the linker keeps every exported method of
@@ -87,6 +88,10 @@ func (v *view) pods() {
 	v.put(`<section>
 <h2>Pods that wait <span class="count">%s</span></h2>
 `, v.PodsTotal)
+	if v.Withheld != "" {
+		v.put("<p class=\"notice\">Pods and services are not shown: %s</p>\n</section>\n", v.Withheld)
+		return
+	}
 	if len(v.Pods) == 0 {
 		v.put("<p class=\"faint\">No pod waits.</p>\n</section>\n")
 		return
@@ -130,7 +135,7 @@ func (v *view) registries() {
 	v.foot(0)
 }
 
-func (v *view) resync(r Registry) {
+func (v *view) resync(r entries.Registry) {
 	switch {
 	case !r.Lists:
 		v.put(`<span class="faint">the driver can't list</span>`)
@@ -146,6 +151,9 @@ func (v *view) resync(r Registry) {
 }
 
 func (v *view) services() {
+	if v.Withheld != "" {
+		return
+	}
 	v.put(`<section>
 <h2>Services <span class="count">%s</span></h2>
 `, v.ServicesTotal)

@@ -53,8 +53,8 @@ type Manager struct {
 
 // Snapshot is what the manager knows at one time.
 type Snapshot struct {
-	Manager    Manager    `json:"manager"`
-	Registries []Registry `json:"registries"`
+	Manager    Manager            `json:"manager"`
+	Registries []entries.Registry `json:"registries"`
 	// Services are those with something out of rotation or unacknowledged first, then by name.
 	Services []Service `json:"services"`
 	// Pods are those that wait, the longest wait first.
@@ -62,18 +62,9 @@ type Snapshot struct {
 	// ServicesTotal and PodsTotal count also those that are left out.
 	ServicesTotal int `json:"servicesTotal"`
 	PodsTotal     int `json:"podsTotal"`
+	// Withheld is why no pod and no service is shown to this reader, if it is.
+	Withheld string `json:"withheld,omitempty"`
 }
-
-// Registry is one of the configuration.
-type Registry struct {
-	Name   string `json:"name"`
-	Driver string `json:"driver"`
-	registryclient.Status
-	Resync
-}
-
-// Resync is what came of comparing it with the cluster.
-type Resync = resync.Status
 
 // Service counts the instances of a namespace under one name in one registry.
 type Service struct {
@@ -95,7 +86,8 @@ type Pod struct {
 	Instances []entries.Entry `json:"instances,omitempty"`
 }
 
-func stateOf(i tracker.Seen) entries.State {
+// StateOf is what the registry is known to say of the instance.
+func StateOf(i tracker.Seen) entries.State {
 	switch {
 	case !i.Acknowledged:
 		return entries.Unacknowledged
@@ -113,7 +105,7 @@ func entriesOf(instances []tracker.Seen, asked func(lifecycle.PodID) bool) map[t
 		if asked(i.Pod) {
 			byUID[i.Pod.UID] = append(byUID[i.Pod.UID], entries.Entry{
 				Registry: i.In.Registry, Writer: string(i.In.Writer), Service: string(i.In.Service),
-				Endpoint: net.JoinHostPort(i.In.Address, strconv.Itoa(i.In.Port)), State: stateOf(i),
+				Endpoint: net.JoinHostPort(i.In.Address, strconv.Itoa(i.In.Port)), State: StateOf(i),
 			})
 		}
 	}
@@ -135,14 +127,19 @@ func waitsOf(pods []Pod, asked func(namespace string) bool) map[types.UID]entrie
 
 // Build makes the snapshot of the facts, whole.
 func Build(f Facts) Snapshot {
-	s := Snapshot{Manager: f.Manager, Registries: []Registry{}, Services: []Service{}, Pods: []Pod{}}
+	s := Snapshot{Manager: f.Manager, Registries: []entries.Registry{}, Services: []Service{}, Pods: []Pod{}}
 	if !f.Leads {
 		return s
 	}
 	for name, driver := range f.Drivers {
-		s.Registries = append(s.Registries, Registry{name, driver, f.Clients[name], f.Resyncs[name]})
+		calls, compared := f.Clients[name], f.Resyncs[name]
+		s.Registries = append(s.Registries, entries.Registry{
+			Name: name, Driver: driver, Breaker: calls.Breaker, Slots: calls.Slots, InUse: calls.InUse, Queued: calls.Queued,
+			Lists: compared.Lists, Succeeded: compared.Succeeded, Failure: compared.Failure,
+			RemovalsBlocked: compared.RemovalsBlocked, Held: compared.Held,
+		})
 	}
-	slices.SortFunc(s.Registries, func(a, b Registry) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(s.Registries, func(a, b entries.Registry) int { return cmp.Compare(a.Name, b.Name) })
 	s.Services = servicesOf(f.Instances)
 	s.Pods = podsOf(f.Waits, f.Instances)
 	return s.counted()
@@ -157,7 +154,7 @@ func servicesOf(instances []tracker.Seen) []Service {
 			one = &key
 			counts[key] = one
 		}
-		switch stateOf(i) {
+		switch StateOf(i) {
 		case entries.In:
 			one.In++
 		case entries.Out:
@@ -219,6 +216,24 @@ func (s Snapshot) Filter(f Filter) Snapshot {
 	})
 	s = s.counted()
 	s.Pods, s.Services = s.Pods[:min(len(s.Pods), shownAtMost)], s.Services[:min(len(s.Services), shownAtMost)]
+	return s
+}
+
+// withoutOthers leaves out what the registries' parts show of namespaces that a reader may have no right to.
+func (s Snapshot) withoutOthers() Snapshot {
+	s.Registries = slices.Clone(s.Registries)
+	for i := range s.Registries {
+		one := &s.Registries[i]
+		if one.Held = nil; one.Failure != "" {
+			one.Failure = "only readers who may list pods in all namespaces are shown why"
+		}
+	}
+	return s
+}
+
+// withheld shows that there are pods and services, and none of them.
+func (s Snapshot) withheld(why string) Snapshot {
+	s.Pods, s.Services, s.Withheld = []Pod{}, []Service{}, why
 	return s
 }
 

@@ -70,12 +70,12 @@ func TestBuild(t *testing.T) {
 				}
 			},
 			want: func(s *Snapshot) {
-				s.Registries = []Registry{
+				s.Registries = []entries.Registry{
 					{
-						"default", "consul", registryclient.Status{Slots: 96, InUse: 3, Queued: 7, Breaker: "open"},
-						Resync{Lists: true, Succeeded: compared, Failure: "refused", RemovalsBlocked: true},
+						Name: "default", Driver: "consul", Slots: 96, InUse: 3, Queued: 7, Breaker: "open",
+						Lists: true, Succeeded: compared, Failure: "refused", RemovalsBlocked: true,
 					},
-					{"old", "etcd", registryclient.Status{Slots: 8, Breaker: "closed"}, Resync{Lists: true}},
+					{Name: "old", Driver: "etcd", Slots: 8, Breaker: "closed", Lists: true},
 				}
 			},
 		},
@@ -116,7 +116,7 @@ func TestBuild(t *testing.T) {
 			},
 		},
 	}, func(t *testing.T, tc row) {
-		facts, want := leading(), Snapshot{Manager: leading().Manager, Registries: []Registry{}, Services: []Service{}, Pods: []Pod{}}
+		facts, want := leading(), Snapshot{Manager: leading().Manager, Registries: []entries.Registry{}, Services: []Service{}, Pods: []Pod{}}
 		tc.facts(&facts)
 		tc.want(&want)
 		expect.Equal(t, want, Build(facts), "%s", tc.reason)
@@ -187,12 +187,10 @@ func TestOthersReadTheSnapshotByTheseNames(t *testing.T) {
 
 	got, err := json.Marshal(Snapshot{
 		Manager: leading().Manager,
-		Registries: []Registry{{
-			"default", "consul", registryclient.Status{Slots: 96, InUse: 3, Queued: 7, Breaker: "open"},
-			Resync{
-				Lists: true, Succeeded: epoch(), Failure: "refused", RemovalsBlocked: true,
-				Held: &orders.Held{Digest: "abc", Total: 1, Entries: []string{"web at 10.0.0.1:80 of pod shop/web-1"}},
-			},
+		Registries: []entries.Registry{{
+			Name: "default", Driver: "consul", Slots: 96, InUse: 3, Queued: 7, Breaker: "open",
+			Lists: true, Succeeded: epoch(), Failure: "refused", RemovalsBlocked: true,
+			Held: &orders.Held{Digest: "abc", Total: 1, Entries: []string{"web at 10.0.0.1:80 of pod shop/web-1"}},
 		}, {Name: "old", Driver: "etcd"}},
 		Pods: []Pod{{wait("web-1", "Draining", time.Second), []entries.Entry{{}}}, {}},
 	})

@@ -271,14 +271,26 @@ type Seen struct {
 }
 
 // Seen returns the instances that a registry may have.
-func (t *Tracker) Seen() []Seen {
-	var seen []Seen
+func (t *Tracker) Seen() (seen []Seen) {
+	t.eachSeen(func(one Seen) { seen = append(seen, one) })
+	return seen
+}
+
+// Counts returns how many instances are seen by their registry and what it says, which are all that is set of them.
+func (t *Tracker) Counts() map[Seen]int {
+	counts := map[Seen]int{}
+	t.eachSeen(func(one Seen) {
+		counts[Seen{In: lifecycle.Key{Registry: one.In.Registry}, Want: one.Want, Acknowledged: one.Acknowledged}]++
+	})
+	return counts
+}
+
+func (t *Tracker) eachSeen(see func(Seen)) {
 	t.each(func(p *pod, in lifecycle.Key, i Instance) {
 		if want, acknowledged := i.shows(); want != "" && !i.Stands(lifecycle.Absent) {
-			seen = append(seen, Seen{Pod: p.id, In: in, Want: want, Acknowledged: acknowledged})
+			see(Seen{Pod: p.id, In: in, Want: want, Acknowledged: acknowledged})
 		}
 	})
-	return seen
 }
 
 // Steered returns applications' entries acknowledged as in service, or as out. An address that the pod lost, or passed on, is another's.

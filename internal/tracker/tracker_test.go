@@ -2,6 +2,7 @@ package tracker
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -118,11 +119,16 @@ func TestSeen(t *testing.T) {
 			id := lifecycle.PodID{UID: types.UID(in().UID)}
 			tc.begins(tr, tr.Open(id))
 			var want []Seen
+			counts := map[Seen]int{}
 			if tc.want != "" {
 				want = []Seen{{Pod: id, In: key(), Want: tc.want, Acknowledged: tc.sure}}
+				counts[Seen{In: lifecycle.Key{Registry: key().Registry}, Want: tc.want, Acknowledged: tc.sure}] = 1
 			}
 			if got := tr.Seen(); !slices.Equal(got, want) {
 				t.Errorf("got %+v, want %+v: %s", got, want, tc.reason)
+			}
+			if got := tr.Counts(); !maps.Equal(got, counts) {
+				t.Errorf("counted %v, want %v: %s", got, counts, tc.reason)
 			}
 		})
 	}

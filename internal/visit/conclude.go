@@ -1,6 +1,7 @@
 package visit
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -24,11 +25,14 @@ func (v *visit) conclude(ctx context.Context) error {
 	if err := v.patch(ctx, write.Edit, write.Record); err != nil || v.pod() == before {
 		return err // or there was nothing to write, or it is a dry run, which has reported what it would do
 	}
+	released := decision.Waiting != "" && v.decision.Waiting == ""
+	if released || v.excuse != "" {
+		v.Releases.Count(string(decision.Waiting), cmp.Or(v.excuse, metrics.ByAcknowledgement))
+	}
 	if v.excuse != "" {
-		v.Releases.Count(string(decision.Waiting), v.excuse)
 		v.event(write.Released.Reason, write.Released.Message)
 	}
-	if decision.Waiting != "" && v.decision.Waiting == "" {
+	if released {
 		v.drained(decision.Waiting, write.Drained, outcome.Drain)
 		v.released(decision, write.Released.Reason, v.waited(decision.Waiting))
 	}

@@ -117,7 +117,7 @@ func TestKubectlPlugin(t *testing.T) {
 	person.Expect(1, "skip "+pod.Name, "Type yes to continue", "was not annotated")
 	person.Expect(0, "skip "+pod.Name+" --yes", "the manager releases preDelete")
 	s.AwaitGone(pod)
-	s.ExpectMetric(`rollcall_unacknowledged_releases_total{by="skip",hook="preDelete"} 1`)
+	s.ExpectMetric(`rollcall_releases_total{by="skip",hook="preDelete"} 1`)
 	repair()
 	s.ExpectSteady()
 	s.awaitPage("that no pod waits", func(p statuspage.Snapshot) bool {
@@ -235,7 +235,7 @@ func TestKubectlPluginAsksTheManager(t *testing.T) {
 	secure.StartTLS()
 	defer secure.Close()
 	s.managersPod(installation, secure.URL)
-	onCall.Expect(0, "status", "REASON is only what the pods show: the manager", "runs with --metrics-secure")
+	onCall.Expect(0, "status", "REASON is only what the pods show: the manager", "runs with --metrics-secure", "leave out --as")
 }
 
 // TestRightsOfThePlugin: with the roles that ship each command works, one that only looks can't write, and without them people with

@@ -2,9 +2,12 @@
 package entries
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/orders"
 )
 
 // Path is where the manager serves an [Answer], and ParameterNamespace has it answer about one namespace.
@@ -19,6 +22,8 @@ const (
 // Answer is of the manager that leads: any other knows nothing.
 type Answer struct {
 	Leads bool `json:"leads"`
+	// Withheld is why nothing is shown of pods, if it is: the reader has no right to list them.
+	Withheld string `json:"withheld,omitempty"`
 	// Pods has the entries of each pod that a registry may have.
 	Pods map[types.UID][]Entry `json:"pods"`
 	// Waits has each pod that waits, or that a person should look at. It is nil from a manager that is older.
@@ -26,6 +31,31 @@ type Answer struct {
 	// Circumstances has those under which the manager decided about each pod, without pods that have none. It is nil from a manager that is
 	// older.
 	Circumstances map[types.UID]lifecycle.Circumstances `json:"circumstances"`
+}
+
+// Page is what the plugin reads of all that the page shows.
+type Page struct {
+	Registries []Registry `json:"registries"`
+}
+
+// Registry is one of the configuration, as the page shows it.
+type Registry struct {
+	Name   string `json:"name"`
+	Driver string `json:"driver"`
+	// Breaker is the state of the circuit breaker: closed, halfOpen or open.
+	Breaker string `json:"breaker"`
+	// Slots is how many calls for pods may be under way now, InUse how many are, and Queued how many wait.
+	Slots  int `json:"slots"`
+	InUse  int `json:"inUse"`
+	Queued int `json:"queued"`
+	// Lists: the driver can list, without which the registry is never compared with the cluster.
+	Lists bool `json:"lists"`
+	// Succeeded is when the last comparison succeeded, and Failure why the last one failed, if it did.
+	Succeeded       time.Time `json:"resynced,omitzero"`
+	Failure         string    `json:"resyncFailure,omitempty"`
+	RemovalsBlocked bool      `json:"removalsBlocked,omitempty"`
+	// Held are the removals that wait for approval.
+	Held *orders.Held `json:"heldRemovals,omitempty"`
 }
 
 // RegistryCheck is a line of what the manager prints with --check-registries, about one registry.
