@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -65,6 +68,44 @@ func TestCheckRegistries(t *testing.T) {
 			t.Errorf("%s: it leaves %v", c.reason, left)
 		}
 	})
+}
+
+// TestClusterByUID: the name in the configuration can have the cluster's UID, which is read before the registries are made.
+func TestClusterByUID(t *testing.T) {
+	t.Parallel()
+	const uid = "7b0a6c1e-0f0e-4b8e-9a55-3c7f6a1d2e90"
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch r.URL.Path {
+		case "/api":
+			_, _ = io.WriteString(w, `{"kind": "APIVersions", "versions": ["v1"]}`)
+		case "/apis":
+			_, _ = io.WriteString(w, `{"kind": "APIGroupList", "apiVersion": "v1", "groups": []}`)
+		case "/api/v1":
+			_, _ = io.WriteString(w, `{"kind": "APIResourceList", "groupVersion": "v1", "resources": [{"name": "namespaces", "kind": "Namespace"}]}`)
+		case "/api/v1/namespaces/kube-system":
+			_, _ = io.WriteString(w, `{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": {"uid": "`+uid+`"}}`)
+		default:
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	t.Cleanup(api.Close)
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	must(t, os.WriteFile(path, []byte("cluster: '{uid}'\nregistry: {driver: memory}\n"), 0o600))
+	var cluster string
+	constructor := func(ctx context.Context, cfg registry.Config) (registry.Registry, error) {
+		cluster = cfg.Cluster
+		return memory.New(ctx, cfg)
+	}
+	run := func(args ...string) error {
+		return Run(t.Context(), append(args, "--config="+path), WithRegistry("memory", constructor), func(o *options) { o.output = io.Discard })
+	}
+	must(t, run("--check-registries", "--kubeconfig="+kubeconfig(t, api.URL)))
+	if cluster != uid {
+		t.Errorf("the registry is given cluster %q, want %q", cluster, uid)
+	}
+	must(t, run("--check-config", "--kubeconfig=/nonexistent"))
+	expect.Error(t, "entries would carry no name", run("--check-registries", "--kubeconfig="+kubeconfig(t, "http://127.0.0.1:1")), "kube-system could not be read")
 }
 
 var errDenied = errors.New("permission denied")

@@ -69,6 +69,7 @@ func (o *options) checkConfig(ctx context.Context, f *flags) error {
 	var refused error
 	limits := o.limits(f)
 	limits.Refused = func(err error) { refused = err } // what the drivers refuse is listed too
+	limits.ClusterUID = nil                            // a file is checked without a cluster
 	c, err := config.Load(f.config, limits)
 	if err != nil {
 		return err

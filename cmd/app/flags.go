@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -12,8 +13,10 @@ import (
 	"time"
 
 	"go.uber.org/zap/zapcore"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/suggest"
 )
@@ -45,7 +48,29 @@ type flags struct {
 
 // limits are what a configuration is held to besides.
 func (o *options) limits(f *flags) config.Limits {
-	return config.Limits{Drivers: slices.AppendSeq([]string{}, maps.Keys(o.constructors)), Workers: f.workers}
+	return config.Limits{
+		Drivers: slices.AppendSeq([]string{}, maps.Keys(o.constructors)), Workers: f.workers, ClusterUID: o.clusterUID(f),
+	}
+}
+
+// clusterUID reads it until it is known, with a client of its own: the configuration is read before all else.
+func (o *options) clusterUID(f *flags) func() (string, error) {
+	var known string
+	return func() (string, error) {
+		if known != "" {
+			return known, nil
+		}
+		_, restConfig, err := o.cluster(f)
+		if err != nil {
+			return "", err
+		}
+		server, err := client.New(restConfig, client.Options{})
+		if err != nil {
+			return "", fmt.Errorf("connecting to the API server: %w", err)
+		}
+		known, err = clusterstate.ReadUID(context.Background(), server)
+		return known, err
+	}
 }
 
 // usageError is a command line that makes no sense.

@@ -43,19 +43,25 @@ func (i *Identity) Learn(ctx context.Context) string {
 	if i == nil || i.UID() != "" {
 		return i.UID()
 	}
-	asked, cancel := context.WithTimeout(ctx, identityTimeout)
-	defer cancel()
-	system := NamespaceMetadata()
-	if err := i.server.Get(asked, client.ObjectKey{Name: metav1.NamespaceSystem}, system); err != nil {
+	uid, err := ReadUID(ctx, i.server)
+	if err != nil {
 		if ctx.Err() == nil && !i.refused.Swap(true) {
 			i.logger.Error(err, "this cluster can't be told from another one with the same name in the configuration, so removals of entries that "+
 				"carry a cluster's UID wait for a person's approval: grant Rollcall the right to get the namespace kube-system")
 		}
 		return ""
 	}
-	uid := string(system.UID)
 	if uid != "" && i.uid.CompareAndSwap(nil, &uid) {
 		i.logger.Info("cluster identified", "clusterUID", uid)
 	}
 	return uid
+}
+
+// ReadUID asks the API server for the UID of namespace kube-system.
+func ReadUID(ctx context.Context, server client.Reader) (string, error) {
+	asked, cancel := context.WithTimeout(ctx, identityTimeout)
+	defer cancel()
+	system := NamespaceMetadata()
+	err := server.Get(asked, client.ObjectKey{Name: metav1.NamespaceSystem}, system)
+	return string(system.UID), err //nolint:wrapcheck // the caller does
 }

@@ -99,6 +99,8 @@ type Limits struct {
 	// Workers is how many pods are worked on at once; a call holds its worker. What a registry's maxInFlight may be at most
 	// follows from it, so that every registry finds workers although all others hang. 0 is no limit.
 	Workers int
+	// ClusterUID returns the UID of the namespace kube-system, if the cluster's name has it. Nil leaves the name as it is written.
+	ClusterUID func() (string, error)
 	// Unknown is called with the path of each field that is not read. Nil refuses such a field, and one below hooks is always
 	// refused: it may say whose a pod is.
 	Unknown func(path string)

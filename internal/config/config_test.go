@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -179,6 +180,32 @@ func expectEffective(t *testing.T, c *Config) string {
 		t.Errorf("(-read +printed)\n%s\n%s", diff, text)
 	}
 	return string(text)
+}
+
+// TestClusterByUID: one file serves all clusters. It can be checked without one.
+func TestClusterByUID(t *testing.T) {
+	t.Parallel()
+	const uid = "7b0a6c1e-0f0e-4b8e-9a55-3c7f6a1d2e90"
+	file := []byte(strings.Replace(minimal, "prod-1", `"eu-{uid}"`, 1))
+	for want, readUID := range map[string]func() (string, error){
+		"eu-" + uid: func() (string, error) { return uid, nil }, "eu-{uid}": nil,
+	} {
+		c, err := Parse(file, Limits{ClusterUID: readUID})
+		expect.NoError(t, err)
+		if got := c.Registries[DefaultRegistry].Cluster; got != want || c.Cluster != want {
+			t.Errorf("got cluster %q, and %q for the registry; want %q", c.Cluster, got, want)
+		}
+		text, err := c.Effective()
+		expect.NoError(t, err)
+		if !strings.Contains(string(text), "cluster: eu-{uid}") {
+			t.Errorf("got %s, want the name as it is written", text)
+		}
+	}
+	refused := Limits{ClusterUID: func() (string, error) { return "", errors.New("forbidden") }}
+	_, err := Parse(file, refused)
+	expect.Error(t, "entries would carry no name", err, "could not be read: grant Rollcall the right to get that namespace, or set a name without {uid}: forbidden")
+	_, err = Parse([]byte(minimal), refused)
+	expect.NoError(t, err) // which does not ask
 }
 
 // TestNamespacesByLabel: a selector is as in Kubernetes, and is shown as it was written.
@@ -381,6 +408,7 @@ func TestParseRefuses(t *testing.T) {
 		"text for a list":               {"the kind is named", with("[example.com/*]", "example.com/*"), []string{"hooks.owned", "a string", "a list"}},
 		"a list for an object":          {"the kind is named", with("", "service: []"), []string{"service", "an array", "an object"}},
 		"text for a bool":               {"the kind is named", allowed(`[{namespaces: ["*"], names: ["*"], shared: "yes"}]`), []string{"service.allowed[0].shared", "true or false"}},
+		"a long cluster":                {"the UID is 36 long", with("prod-1", `"a-name-of-28-characters-more-{uid}"`), []string{"cluster: Invalid", `"{uid}" counts as 36`}},
 		"an odd cluster":                {"it must fit into any registry's mark", with("prod-1", `"a b"`), []string{"cluster: Invalid", "63 letters"}},
 		"an odd namespace":              {"its index is named", with("", "namespaces: [ok, A]"), []string{"namespaces[1]", "name of a namespace"}},
 		"an empty choice of namespaces": {"a typo could make it empty", with("", "namespaces: {}"), []string{"namespaces: Required", "matchLabels or matchExpressions", "leave namespaces out"}},

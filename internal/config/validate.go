@@ -29,7 +29,7 @@ const (
 func (c *Config) read(o *object, limits Limits) {
 	o.oneOf("apiVersion", APIVersion)
 	o.oneOf("kind", Kind)
-	c.Cluster = o.cluster("cluster")
+	c.Cluster = o.cluster("cluster", limits.ClusterUID)
 	c.Namespaces, c.Lease = o.namespaces("namespaces"), o.lease()
 	c.readRegistries(o, limits)
 	o.object("hooks", func(o *object) {
@@ -94,12 +94,27 @@ func (o *object) warmUp(name string, metadata map[string]service.ValueTemplate) 
 	return warmUp, countsAtEnd
 }
 
-func (o *object) cluster(name string) string {
+const (
+	// uidInName stands in a cluster's name for the UID of its namespace kube-system, and anyUID is as long as that is.
+	uidInName = "{uid}"
+	anyUID    = "00000000-0000-0000-0000-000000000000"
+)
+
+// cluster leaves the name as it is written if the UID is not to be read.
+func (o *object) cluster(name string, readUID func() (string, error)) string {
 	value := o.text(name)
-	if value == "" {
+	switch {
+	case value == "":
 		o.required(name, "set a name for this cluster, such as prod-1: it is in the ownership tag of each entry")
-	} else if len(validation.IsValidLabelValue(value)) > 0 {
-		o.invalid(name, value, "use at most 63 letters, digits, - _ or . that begin and end with a letter or digit")
+	case len(validation.IsValidLabelValue(strings.ReplaceAll(value, uidInName, anyUID))) > 0:
+		o.invalid(name, value, `use at most 63 letters, digits, - _ or . that begin and end with a letter or digit; "{uid}" counts as 36`)
+	case strings.Contains(value, uidInName) && readUID != nil:
+		uid, err := readUID()
+		if err != nil {
+			o.invalid(name, value, fmt.Sprintf("the UID of the namespace kube-system could not be read: grant Rollcall the right to get that "+
+				"namespace, or set a name without {uid}: %v", err))
+		}
+		value = strings.ReplaceAll(value, uidInName, uid)
 	}
 	return value
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/enroll"
 	"github.com/rollcall-dev/rollcall/internal/uninstall"
@@ -85,7 +86,9 @@ func (c *cluster) uninstall(ctx context.Context, of uninstallOptions) error {
 // configOf reads the file, if one is given. What a manager refuses is refused here too: without valid namespaces, those of other
 // installations would count.
 func (c *cluster) configOf(ctx context.Context, file string) (*config.Config, error) {
-	limits := config.Limits{Unknown: c.tolerant().Unknown}
+	limits := config.Limits{
+		Unknown: c.tolerant().Unknown, ClusterUID: func() (string, error) { return clusterstate.ReadUID(ctx, c) },
+	}
 	if file == "" {
 		parsed, err := c.config(ctx, limits)
 		if exit := (*exitError)(nil); errors.As(err, &exit) && exit.status == exitNoManager {

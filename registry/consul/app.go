@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -173,16 +172,11 @@ func several(services []appService) error {
 	return registry.SeveralEntries(fmt.Errorf("%d services of that name have the address and port: %s", len(ids), strings.Join(ids, ", ")))
 }
 
-// notThere returns an error with what was looked for, and the other names under which the catalog has it. If these could not be
-// read, the error has the rest all the same.
+// notThere returns an error with what was looked for, and the other names under which the catalog has it, if these could be read.
 func (r *Registry) notThere(ctx context.Context, in registry.Instance) error {
 	err := registry.NotRegistered(fmt.Errorf("no service %s in the catalog has the address %s and port %d", in.Service, in.Address, in.Port))
-	var tags map[string][]string
-	query := url.Values{"filter": {namesFilter(in)}}
-	if _, failed := r.read(ctx, servicesPath, query, false, &tags); failed != nil {
-		return err
-	}
-	return registry.OtherNames(err, slices.Sorted(maps.Keys(tags))[:min(len(tags), maxOtherNames)]...)
+	names, _ := r.namesAt(ctx, in)
+	return registry.OtherNames(err, names[:min(len(names), maxOtherNames)]...)
 }
 
 // maintain tells the agents to begin or end the maintenance of the application's services, and returns those that are there once the
@@ -312,16 +306,6 @@ func (r *Registry) lacksToken(ctx context.Context) error {
 
 func (r *Registry) ownToken(ctx context.Context) (*driverkit.Answer, error) {
 	return r.send(ctx, driverkit.Request{Method: http.MethodGet, Path: "/v1/acl/token/self", Query: url.Values{}})
-}
-
-// namesFilter lets pass what is at the instance's endpoint and has no ownership tag of Rollcall's: an agent's service has its node's
-// address if it has none.
-func namesFilter(in registry.Instance) string {
-	var addresses []string
-	for _, text := range driverkit.AddressForms(in.Address) {
-		addresses = append(addresses, fmt.Sprintf("ServiceAddress == %s or ServiceAddress == \"\" and Address == %[1]s", quote(text)))
-	}
-	return fmt.Sprintf("ServicePort == %d and (%s) and %q not in ServiceMeta", in.Port, strings.Join(addresses, " or "), registry.MetaUID)
 }
 
 // askAgent begins or ends the maintenance of a service, at the agent that owns it. An agent that is away or fails is not an outage

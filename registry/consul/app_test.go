@@ -17,6 +17,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -56,6 +57,7 @@ type agent struct {
 	others        []string // names under which the address stands
 	checks, shown string   // of the service, as JSON
 	asked         []string
+	named         int // how often it was asked for the names
 }
 
 func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -76,6 +78,7 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		_, _ = io.WriteString(w, `{"Results": [{"Service": {"ID": "web/1"}}]}`)
 	case r.URL.Path == "/v1/catalog/services":
+		a.named++
 		tags := map[string][]string{}
 		for _, name := range a.others {
 			tags[name] = []string{"v2"}
@@ -190,6 +193,28 @@ func TestApplicationsAreLookedForTogether(t *testing.T) {
 	expect.NoError(t, group.Wait())
 	if asked := len(a.asked); asked > pods/4 {
 		t.Errorf("%d questions for %d pods, want few", asked, pods)
+	}
+}
+
+// TestOtherNamesAreLookedForTogether: a server looks through all services for them, and pods ask while their applications start.
+func TestOtherNamesAreLookedForTogether(t *testing.T) {
+	t.Parallel()
+	for _, others := range [][]string{nil, {"api"}} {
+		a := &agent{absent: true, others: others}
+		apps := a.open(t).AppEntries()
+		var group sync.WaitGroup
+		for n := range pods {
+			group.Go(func() {
+				err := apps.Register(t.Context(), drivertest.Pod(n))
+				if registry.CodeOf(err) != registry.CodeNotRegistered || !slices.Equal(registry.OtherNamesOf(err), others) {
+					t.Errorf("pod %d: got error %v with the names %q, want that it is not registered, and %q", n, err, registry.OtherNamesOf(err), others)
+				}
+			})
+		}
+		group.Wait()
+		if others == nil && a.named > pods/4 {
+			t.Errorf("%d questions for %d pods, want few", a.named, pods)
+		}
 	}
 }
 

@@ -231,7 +231,7 @@ func (r *Registry) lookUp(ctx context.Context, changes []registry.Change) (map[s
 func (r *Registry) absent(ops []operation, errs []operationError) (map[string]bool, error) {
 	absent := map[string]bool{}
 	for _, e := range errs {
-		if !strings.Contains(e.What, "doesn't exist") || e.OpIndex < 0 || e.OpIndex >= len(ops) {
+		if !e.isNotThere() || e.OpIndex < 0 || e.OpIndex >= len(ops) {
 			return nil, r.refusedOperation(e)
 		}
 		absent[ops[e.OpIndex].Service.Service.ID] = true

@@ -101,7 +101,7 @@ func TestFiltersAreQuoted(t *testing.T) {
 func TestAppsAreLookedForInEachForm(t *testing.T) {
 	t.Parallel()
 	in, other := instance("web", "2001:db8::1:0:0:a", 80), instance("web", "10.0.0.1", 80)
-	names, apps := namesFilter(in), appsFilter([]*registry.Instance{&in, &other})
+	names, apps := namesFilter([]*registry.Instance{&in, &other}), appsFilter([]*registry.Instance{&in, &other})
 	pattern := regexp.MustCompile(strings.ReplaceAll(regexp.MustCompile(`"(\(\?i\)[^"]*)"`).FindStringSubmatch(apps)[1], `\x5c`, `\`))
 	for _, form := range []string{"2001:db8::1:0:0:a", "2001:db8:0:0:1:0:0:a", "[2001:db8::1:0:0:a]", "2001:DB8::1:0:0:A"} {
 		if strings.Count(names, `Address == "`+form+`"`) != 2 { // the service's, and that of the node of one that has none

@@ -34,7 +34,8 @@ type Registry struct {
 	tidiers     []*tidier
 	names       *names
 	others      *driverkit.Others
-	lookups     *lookups
+	lookups     *lookups[inService]
+	namings     *lookups[[]string]
 	// enterprise is set once Consul has answered about a namespace or partition.
 	enterprise *atomic.Bool
 }
@@ -69,7 +70,7 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	made := &Registry{
 		client: client, agents: agents, session: newSession(opts, credentials), credentials: credentials, opts: opts, cluster: cfg.Cluster,
 		nodes: newNodes(opts), tidiers: newTidiers(), names: &names{}, enterprise: &atomic.Bool{},
-		others: &driverkit.Others{}, lookups: &lookups{},
+		others: &driverkit.Others{}, lookups: &lookups[inService]{}, namings: &lookups[[]string]{},
 	}
 	template, err := opts.places().Template()
 	if template != "" && err == nil {
@@ -93,7 +94,7 @@ func (r *Registry) at(place string) (driverkit.InPlace, error) {
 		return nil, err
 	}
 	in.nodes, in.tidiers, in.names = newNodes(in.opts), newTidiers(), &names{}
-	in.others, in.lookups = &driverkit.Others{}, &lookups{}
+	in.others, in.lookups, in.namings = &driverkit.Others{}, &lookups[inService]{}, &lookups[[]string]{}
 	return in.proper(), nil
 }
 

@@ -78,6 +78,9 @@ func (r *Registry) isForbiddenInEarnest(ctx context.Context) bool {
 	return err == nil && isForbidden(answer.Status)
 }
 
+// isNotThere holds for the end of what the state store reports of a service or check: names, which tenants choose, come before it.
+func (e operationError) isNotThere() bool { return strings.HasSuffix(e.What, " doesn't exist") }
+
 // refusedOperation is the error of one operation of a transaction that was rolled back. The status is 409 then, whatever is
 // wrong, so the server's words have to tell.
 func (r *Registry) refusedOperation(e operationError) error {

@@ -2,7 +2,6 @@ package consul
 
 import (
 	"context"
-	"strings"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
@@ -50,7 +49,7 @@ func (r *Registry) holds(ctx context.Context, in registry.Instance) (*service, s
 			return results(ops, response)
 		}
 		for _, e := range response.Errors {
-			if !strings.Contains(e.What, "doesn't exist") {
+			if !e.isNotThere() {
 				return nil, "", r.refusedOperation(e)
 			}
 			if e.OpIndex == 0 {

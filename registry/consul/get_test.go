@@ -50,6 +50,10 @@ func TestWhatIsReadBack(t *testing.T) {
 			foreign: `{"Service": {"ID": "web", "Address": "10.0.0.2", "Port": 80}}`, want: registry.Absent,
 		},
 		"not allowed": {reason: "a person has to grant it", both: lacks(denied), field: "auth.tokenFile"},
+		"not allowed, with a name like that": {
+			reason: "a name is a tenant's", field: "auth.tokenFile",
+			both: lacks(`{"OpIndex": 0, "What": "Permission denied: token lacks permission 'service:read' on \"it doesn't exist\""}`),
+		},
 	}, func(t *testing.T, tc row) {
 		d := open(t, registry.Config{Endpoint: drivertest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
 			var ops []json.RawMessage

@@ -22,53 +22,76 @@ const (
 	longestFilter = 6 << 10
 )
 
-// lookups are the calls that look for an application. To find one, a server looks through all instances of the service, so one question
-// is for all calls of a moment. The zero value is ready.
-type lookups struct {
-	asking driverkit.Shared[found]
+// lookups are the calls that look for what is at their instances' endpoints. For that, a server looks through all instances of a service, or
+// of all services, so one question is for all calls of a moment. The zero value is ready.
+type lookups[T any] struct {
+	asking driverkit.Shared[found[T]]
 
 	mu      sync.Mutex
-	waiting map[string]map[*registry.Instance]bool // by the service
+	waiting map[string]map[*registry.Instance]bool // by where they look
 }
 
 // found is the answer to a question, and the instances that it was about.
-type found struct {
-	of       []*registry.Instance
-	services []appService
-	header   http.Header
+type found[T any] struct {
+	of     []*registry.Instance
+	answer T
 }
 
-func (l *lookups) add(in *registry.Instance) (remove func()) {
+// ask returns the answer to a question that was about the instance too.
+func (l *lookups[T]) ask(
+	ctx context.Context, where string, in *registry.Instance, filter func([]*registry.Instance) string,
+	read func(ctx context.Context, filter string) (T, error),
+) (found[T], error) {
+	defer l.add(where, in)()
+	for {
+		got, err := l.asking.Ask(ctx, where, func(ctx context.Context) (got found[T], err error) {
+			got.of = l.some(where, filter)
+			got.answer, err = read(ctx, filter(got.of))
+			return got, err
+		})
+		if err != nil || slices.Contains(got.of, in) { // else there were many, and the answer has reached some of them
+			return got, err //nolint:wrapcheck // it is the driver's own
+		}
+	}
+}
+
+func (l *lookups[T]) add(where string, in *registry.Instance) (remove func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.waiting == nil {
 		l.waiting = map[string]map[*registry.Instance]bool{}
 	}
-	of := l.waiting[in.Service]
+	of := l.waiting[where]
 	if of == nil {
 		of = map[*registry.Instance]bool{}
-		l.waiting[in.Service] = of
+		l.waiting[where] = of
 	}
 	of[in] = true
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if delete(of, in); len(of) == 0 {
-			delete(l.waiting, in.Service)
+			delete(l.waiting, where)
 		}
 	}
 }
 
-// some returns instances of the service that are looked for, in no order.
-func (l *lookups) some(service string) []*registry.Instance {
+// some returns instances that are looked for, in no order.
+func (l *lookups[T]) some(where string, filter func([]*registry.Instance) string) []*registry.Instance {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := slices.Collect(maps.Keys(l.waiting[service]))
+	all := slices.Collect(maps.Keys(l.waiting[where]))
 	all = all[:min(len(all), mostOfOne)]
-	for len(all) > 1 && len(url.QueryEscape(appsFilter(all))) > longestFilter {
+	for len(all) > 1 && len(url.QueryEscape(filter(all))) > longestFilter {
 		all = all[:len(all)/2]
 	}
 	return all
+}
+
+// inService is what a service has, as clients read it.
+type inService struct {
+	services []appService
+	header   http.Header
 }
 
 // applications returns what applications have registered at the instance's endpoint.
@@ -76,28 +99,32 @@ func (r *Registry) applications(ctx context.Context, in registry.Instance) ([]ap
 	if !hasPath(in.Service) {
 		return nil, nil, nil // the endpoint takes no such name, and no agent registers one
 	}
-	defer r.lookups.add(&in)()
-	for {
-		answer, err := r.lookups.asking.Ask(ctx, in.Service, func(ctx context.Context) (found, error) {
-			return r.lookFor(ctx, in.Service, r.lookups.some(in.Service))
-		})
-		if err != nil {
-			return nil, nil, err
-		}
-		if !slices.Contains(answer.of, &in) {
-			continue // there were many, and the answer has reached some of them
-		}
-		mine := slices.DeleteFunc(slices.Clone(answer.services), func(s appService) bool { return !s.isAt(in) })
-		if len(mine) == 0 && len(answer.of) > 1 && answer.header.Get(filteredByACLs) == "true" {
-			answer, err = r.lookFor(ctx, in.Service, []*registry.Instance{&in}) // another's may be what the token may not see
-		}
-		return mine, answer.header, err
+	read := func(ctx context.Context, filter string) (of inService, err error) {
+		of.services, of.header, err = r.health(ctx, in.Service, url.Values{"filter": {filter}})
+		return of, err
 	}
+	got, err := r.lookups.ask(ctx, in.Service, &in, appsFilter, read)
+	of := got.answer
+	mine := slices.DeleteFunc(slices.Clone(of.services), func(s appService) bool { return !s.isAt(in) })
+	if err == nil && len(mine) == 0 && len(got.of) > 1 && of.header.Get(filteredByACLs) == "true" {
+		of, err = read(ctx, appsFilter([]*registry.Instance{&in})) // another's may be what the token may not see
+	}
+	return mine, of.header, err
 }
 
-func (r *Registry) lookFor(ctx context.Context, service string, of []*registry.Instance) (found, error) {
-	services, header, err := r.health(ctx, service, url.Values{"filter": {appsFilter(of)}})
-	return found{of, services, header}, err
+// namesAt returns the names under which the catalog has something of an application's at the instance's endpoint. In most cases there are
+// none yet, for none of the applications that are starting.
+func (r *Registry) namesAt(ctx context.Context, in registry.Instance) ([]string, error) {
+	read := func(ctx context.Context, filter string) ([]string, error) {
+		var tags map[string][]string
+		_, err := r.read(ctx, servicesPath, url.Values{"filter": {filter}}, false, &tags)
+		return slices.Sorted(maps.Keys(tags)), err
+	}
+	got, err := r.namings.ask(ctx, "", &in, namesFilter, read)
+	if err == nil && len(got.answer) > 0 && len(got.of) > 1 { // whose they are it does not tell
+		return read(ctx, namesFilter([]*registry.Instance{&in}))
+	}
+	return got.answer, err
 }
 
 // isAt reports whether the service is at the instance's endpoint. An agent's has its node's address if it has none.
@@ -127,4 +154,21 @@ func appsFilter(of []*registry.Instance) string {
 			"Service.Port == %d and (Service.Address matches %s or Service.Address == \"\" and Node.Address matches %[2]s)", port, pattern))
 	}
 	return fmt.Sprintf("(%s) and %q not in Service.Meta", strings.Join(places, " or "), registry.MetaUID)
+}
+
+// namesFilter lets pass what is at the endpoint of one of the instances and has no ownership tag of Rollcall's: an agent's service has its
+// node's address if it has none.
+func namesFilter(of []*registry.Instance) string {
+	addresses := map[int][]string{}
+	for _, in := range of {
+		for _, text := range driverkit.AddressForms(in.Address) {
+			addresses[in.Port] = append(addresses[in.Port],
+				fmt.Sprintf("ServiceAddress == %s or ServiceAddress == \"\" and Address == %[1]s", quote(text)))
+		}
+	}
+	var places []string
+	for _, port := range slices.Sorted(maps.Keys(addresses)) {
+		places = append(places, fmt.Sprintf("ServicePort == %d and (%s)", port, strings.Join(addresses[port], " or ")))
+	}
+	return fmt.Sprintf("(%s) and %q not in ServiceMeta", strings.Join(places, " or "), registry.MetaUID)
 }

@@ -86,18 +86,28 @@ func (m *Members) needed() int {
 // reachesAll reports whether [Policy.After] leads to all servers. The caller holds the lock.
 func (m *Members) reachesAll() bool { return m.left == 0 && m.client.reached.Load() != nil }
 
-// Several reports whether an address may stand for several servers, as far as the registry was asked.
-func (m *Members) Several() bool { return m.client.several.Load() }
+// Several reports whether an address may stand for several servers. The first call asks the registry.
+func (m *Members) Several(ctx context.Context) bool {
+	m.first(ctx)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.needed() > 1
+}
 
-// More returns how many more answers, each on a connection of its own, have to agree with one that something is absent: none if every
-// server has an address, or is one of [Members.Reach]. The first call asks the registry.
-func (m *Members) More(ctx context.Context) int {
+// first asks the registry if it was never asked.
+func (m *Members) first(ctx context.Context) {
 	m.mu.Lock()
 	first := m.asked.IsZero()
 	m.mu.Unlock()
 	if first {
 		m.Refresh(ctx)
 	}
+}
+
+// More returns how many more answers, each on a connection of its own, have to agree with one that something is absent: none if every
+// server has an address, or is one of [Members.Reach]. The first call asks the registry.
+func (m *Members) More(ctx context.Context) int {
+	m.first(ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.reachesAll() {

@@ -53,11 +53,11 @@ func TestMembers(t *testing.T) {
 			asked++
 			return tc.servers, tc.err
 		})
-		if m.Several() {
-			t.Error("it is not known yet")
-		}
 		for range 2 {
-			if got := m.More(t.Context()); got != tc.more || m.Several() != (tc.more > 0) {
+			if several := m.Several(t.Context()); several != (tc.more > 0) {
+				t.Errorf("stands for several servers: %t, want %t: %s", several, tc.more > 0, tc.reason)
+			}
+			if got := m.More(t.Context()); got != tc.more {
 				t.Errorf("%d more answers, want %d: %s", got, tc.more, tc.reason)
 			}
 			m.Refresh(t.Context())
@@ -207,7 +207,7 @@ func TestPolicyAfterReachesWhatIsListed(t *testing.T) {
 	}
 	left = 0
 	m.Refresh(t.Context())
-	if more := m.More(t.Context()); more != 0 || len(m.Unlisted()) != 0 || !m.Several() {
+	if more := m.More(t.Context()); more != 0 || len(m.Unlisted()) != 0 || !m.Several(t.Context()) {
 		t.Errorf("with all reached: %d more answers, unlisted %q; want none, and a connection for each call still", more, m.Unlisted())
 	}
 }

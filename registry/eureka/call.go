@@ -137,7 +137,7 @@ func (c call) deregister(ctx context.Context) error {
 		return nil
 	}
 	_, err = c.send(ctx, http.MethodDelete, c.path, nil)
-	if err != nil && (!driverkit.HasStatus(err, http.StatusNotFound) || c.members.Several()) { // else it went by itself
+	if err != nil && (!driverkit.HasStatus(err, http.StatusNotFound) || c.members.Several(ctx)) { // else it went by itself
 		return gone(err)
 	}
 	c.repeat(ctx, http.MethodDelete, c.path, nil, nil) // else an override stays at a peer, and keeps out what is registered there next

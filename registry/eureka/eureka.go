@@ -163,7 +163,7 @@ func (r *Registry) change(
 	}
 	defer release()
 	err = r.client.Try(ctx, driverkit.Policy{}, func(ctx context.Context, s driverkit.Server) error {
-		if r.members.Several() { // the next request could be another peer's, which has not heard of the one before
+		if r.members.Several(ctx) { // the next request could be another peer's, which has not heard of the one before
 			s = s.Alone(ctx)
 		}
 		return do(newCall(peer{Registry: r, server: s}, in), ctx)

@@ -2,6 +2,8 @@ package eureka_test
 
 import (
 	"context"
+	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -123,32 +125,67 @@ func TestPeersThatOnlyEurekaListsAreToldToo(t *testing.T) {
 	})
 }
 
-// TestACallBehindOneAddressStaysAtOnePeer: what one has acknowledged another has not heard of yet.
+// TestACallBehindOneAddressStaysAtOnePeer, also if others are made at the same time: what one has acknowledged another has not heard of yet.
 func TestACallBehindOneAddressStaysAtOnePeer(t *testing.T) {
 	t.Parallel()
+	const pods = 16
+	d := open(t, registry.Config{Endpoint: oneAddress(t, newFake(t, registering(pods)), newFake(t, registering(pods)))})
+	var all sync.WaitGroup
+	for pod := range pods {
+		all.Go(func() {
+			for range 8 {
+				if err := d.Register(t.Context(), web(pod)); err != nil {
+					t.Errorf("got error %v, want each request of a call at the same peer", err)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// TestTheFirstCallKnowsOfSeveralPeers: a leader takes pods out before it has listed the registry. If a removal reaches a peer that lacks the
+// entry, the one that gave it still does.
+func TestTheFirstCallKnowsOfSeveralPeers(t *testing.T) {
+	t.Parallel()
 	in := web(1)
-	one, two := newFake(t, registering(in)), newFake(t, registering(in))
-	d := open(t, registry.Config{Endpoint: oneAddress(t, one, two)})
-	_, err := d.List(t.Context(), in.Cluster)
-	expect.NoError(t, err)
-	for range 4 {
-		expect.NoError(t, d.Register(t.Context(), in))
+	for replicas, removed := range map[string]bool{"": true, "http://127.0.0.1:1/eureka/": false} {
+		has := holding(entryOf(in, "UP"))
+		f := newFake(t, func(r *http.Request) (int, string) {
+			if r.Method == http.MethodDelete {
+				return http.StatusNotFound, ""
+			}
+			return has(r)
+		})
+		f.replicas = replicas
+		err := open(t, registry.Config{Endpoint: f.URL}).Deregister(t.Context(), in)
+		if (err == nil) != removed {
+			t.Errorf("with the peers %q: got error %v, want success %t", replicas, err, removed)
+		}
 	}
 }
 
-// registering answers as a Eureka that has an entry once it was posted.
-func registering(in registry.Instance) func(r *http.Request) (int, string) {
-	var posted atomic.Bool
-	has := holding(entryOf(in, "UP"))
+// registering answers as a Eureka that has the entry of a pod until it was read, once it was posted.
+func registering(pods int) func(r *http.Request) (int, string) {
+	var mu sync.Mutex
+	posted := map[string]bool{}
 	return func(r *http.Request) (int, string) {
-		switch {
-		case r.Method == http.MethodPost:
-			posted.Store(true)
-		case posted.CompareAndSwap(true, false):
-		default:
-			return nothing(r)
+		time.Sleep(rand.N(2 * time.Millisecond)) // so that connections become free in any order
+		mu.Lock()
+		defer mu.Unlock()
+		body, _ := io.ReadAll(r.Body)
+		for pod := range pods {
+			in := web(pod)
+			id := in.Endpoint() + ":" + in.Service
+			switch {
+			case r.Method == http.MethodPost && strings.Contains(string(body), `"`+id+`"`):
+				posted[id] = true
+				return http.StatusNoContent, ""
+			case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/"+id) && posted[id]:
+				delete(posted, id)
+				return http.StatusOK, `{"instance":` + entryOf(in, "UP") + `}`
+			}
 		}
-		return has(r)
+		return nothing(r)
 	}
 }
 

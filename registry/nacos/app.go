@@ -90,8 +90,19 @@ func (a appEntries) notElsewhere(ctx context.Context, in registry.Instance) erro
 	return err
 }
 
-// takeOut reports whether there is an entry, the application's or Rollcall's own.
+// takeOut reports whether there is an entry, the application's or Rollcall's own. It looks twice, since readers lag behind an application
+// that has just registered.
 func (a appEntries) takeOut(ctx context.Context, in registry.Instance) (there bool, err error) {
+	there, err = a.takeOutNow(ctx, in)
+	if err == nil && !there {
+		if err = pause(ctx, settle); err == nil {
+			there, err = a.takeOutNow(ctx, in)
+		}
+	}
+	return there, err
+}
+
+func (a appEntries) takeOutNow(ctx context.Context, in registry.Instance) (there bool, err error) {
 	all, err := a.spelled(ctx, in)
 	for _, at := range all {
 		is, err := a.driver.takeAppOut(ctx, at)
@@ -169,15 +180,9 @@ func (r *Registry) putAppBack(ctx context.Context, in registry.Instance) error {
 	return r.enable(ctx, p, h, true)
 }
 
-// takeAppOut reports whether there is an entry, the application's or Rollcall's own. It looks twice, since readers lag behind an
-// application that has just registered.
+// takeAppOut reports whether there is an entry, the application's or Rollcall's own.
 func (r *Registry) takeAppOut(ctx context.Context, in registry.Instance) (there bool, err error) {
 	p, h, state, err := r.appEntry(ctx, in)
-	if err == nil && state == registry.Absent {
-		if err = pause(ctx, settle); err == nil {
-			p, h, state, err = r.appEntry(ctx, in)
-		}
-	}
 	if err != nil || state != registry.InService {
 		return state != registry.Absent, err
 	}

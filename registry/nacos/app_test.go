@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
@@ -169,15 +170,32 @@ func TestAppEntryOfAnotherNacosCluster(t *testing.T) {
 	}
 }
 
-// TestAppEntryThatReadersDoNotSeeYet has registered itself a moment before it is taken out, under a name as Dubbo makes it.
+// TestAppEntryThatReadersDoNotSeeYet has registered itself a moment before it is taken out, under a name as Dubbo makes it, or with an
+// address as Java writes it.
 func TestAppEntryThatReadersDoNotSeeYet(t *testing.T) {
 	t.Parallel()
-	f, in := newFake(t, "v3"), drivertest.Pod(1)
-	in.Service = "providers:org.example.Shop:1.0.0:"
-	f.once("GET /v3/admin/ns/instance", func(w http.ResponseWriter) { f.problem(w, http.StatusNotFound, 20004, "no ips found") })
-	f.registersItself(in, true)
-	expect.NoError(t, atVersion(t, f, "v3").AppEntries().FailOver(t.Context(), in))
-	if got := f.put["10.0.0.1 80"].Get("enabled"); got != "false" {
-		t.Errorf("enabled is %q, want it false: clients are given it", got)
-	}
+	expect.Each(t, map[string]struct {
+		reason, address string
+		nothing         func(f *fake)
+	}{
+		"IPv4": {"the entry is read again", "10.0.0.1", func(f *fake) {
+			f.once("GET /v3/admin/ns/instance", func(w http.ResponseWriter) { f.problem(w, http.StatusNotFound, 20004, "no ips found") })
+		}},
+		"IPv6": {"what others have written is asked for again", "2001:db8:0:0:1:0:0:a", func(f *fake) {
+			f.once("GET /v3/admin/ns/instance/list", func(w http.ResponseWriter) { f.answer(w, []any{}) })
+		}},
+	}, func(t *testing.T, tc struct {
+		reason, address string
+		nothing         func(f *fake)
+	}) {
+		f, in := newFake(t, "v3"), drivertest.Pod(1)
+		in.Service, in.Address = "providers:org.example.Shop:1.0.0:", tc.address
+		tc.nothing(f)
+		f.registersItself(in, true)
+		in.Address = netip.MustParseAddr(tc.address).String()
+		expect.NoError(t, atVersion(t, f, "v3").AppEntries().FailOver(t.Context(), in))
+		if got := f.put[tc.address+" 80"].Get("enabled"); got != "false" {
+			t.Errorf("enabled is %q, want it false: clients are given it, and %s", got, tc.reason)
+		}
+	})
 }

@@ -97,7 +97,7 @@ func (f *fake) serve(w http.ResponseWriter, path string, form url.Values) {
 		maps.Copy(f.put[key], url.Values{"enabled": form["enabled"], "weight": form["weight"]})
 		f.ok(w)
 	case rest == "/v3/admin/ns/instance/list":
-		f.answer(w, f.hosts()[form.Get("clusterName")])
+		f.answer(w, append([]any{}, f.hosts()[form.Get("clusterName")]...))
 	case strings.HasSuffix(rest, "/catalog/instances"):
 		f.bare(w, map[string]any{"list": f.hosts()[form.Get("clusterName")]})
 	case strings.HasSuffix(rest, "/ns/instance/list"):

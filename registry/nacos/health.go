@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 // checkerOff is the type of the health checker that checks nothing.
@@ -106,22 +107,41 @@ func (r *Registry) isShared(ctx context.Context, in registry.Instance) (bool, er
 // checkers returns the types of the health checkers of the service's clusters that have instances: Nacos tells no other. Calls that ask at
 // the same moment share one answer.
 func (r *Registry) checkers(ctx context.Context, service string) (map[string]string, error) {
-	c := r.cluster(service)
-	c.cluster = ""
-	found, err := r.client.checkers.Ask(ctx, fmt.Sprintf("%q", c), func(ctx context.Context) (map[string]string, error) {
-		return r.readCheckers(ctx, service)
+	return r.client.checkers.Ask(ctx, r.keyOfClusters(service), func(ctx context.Context) (map[string]string, error) {
+		checkers, _, err := r.readCheckers(ctx, nil, service)
+		return checkers, err
 	})
-	return maps.Clone(found), err
 }
 
-func (r *Registry) readCheckers(ctx context.Context, service string) (map[string]string, error) {
-	a, err := r.client.do(ctx, call{do: readService, service: service})
+// checkersOfAll has the clusters that any of the servers knows.
+func (r *Registry) checkersOfAll(ctx context.Context, service string) (map[string]string, error) {
+	return r.client.checkers.Ask(ctx, "all "+r.keyOfClusters(service), func(ctx context.Context) (map[string]string, error) {
+		all := map[string]string{}
+		err := r.each(ctx, func(ctx context.Context, at *driverkit.Server) (driverkit.Server, error) {
+			checkers, asked, err := r.readCheckers(ctx, at, service)
+			maps.Copy(all, checkers)
+			return asked, err
+		})
+		return all, err
+	})
+}
+
+// keyOfClusters is [Registry.key] of all Nacos clusters.
+func (r *Registry) keyOfClusters(service string) string {
+	c := r.cluster(service)
+	c.cluster = ""
+	return fmt.Sprintf("%q", c)
+}
+
+// readCheckers asks a server, nil for any.
+func (r *Registry) readCheckers(ctx context.Context, at *driverkit.Server, service string) (map[string]string, driverkit.Server, error) {
+	a, asked, err := r.client.doAt(ctx, at, call{do: readService, service: service})
 	checkers := map[string]string{}
 	if isNone(err) {
-		return checkers, nil
+		return checkers, asked, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, asked, err
 	}
 	type cluster struct {
 		Name    string `json:"name"`
@@ -134,7 +154,7 @@ func (r *Registry) readCheckers(ctx context.Context, service string) (map[string
 		New map[string]cluster `json:"clusterMap"`
 	}
 	if err := a.decode(&s); err != nil {
-		return nil, err
+		return nil, asked, err
 	}
 	for _, c := range s.Old {
 		checkers[c.Name] = c.Checker.Type
@@ -142,7 +162,7 @@ func (r *Registry) readCheckers(ctx context.Context, service string) (map[string
 	for name, c := range s.New {
 		checkers[name] = c.Checker.Type
 	}
-	return checkers, nil
+	return checkers, asked, nil
 }
 
 // turnCheckerOff makes the service, if there is none, and sets the checker of a cluster that has no instance.

@@ -72,22 +72,40 @@ func (r *Registry) services(ctx context.Context) ([]listedService, error) {
 // moment share one answer.
 func (r *Registry) hosts(ctx context.Context, service string) ([]host, error) {
 	return r.client.hosts.Ask(ctx, r.key(service), func(ctx context.Context) ([]host, error) {
-		form := url.Values{"clusterName": {r.opts.Cluster}, "pageNo": {"1"}, "pageSize": {strconv.Itoa(onePage)}}
-		a, err := r.client.do(ctx, call{do: listCluster, service: service, form: form, limit: maxListing})
-		if isNone(err) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		var page struct{ List []host }
-		if a.route.old {
-			err = a.decode(&page)
-		} else {
-			err = a.decode(&page.List)
-		}
-		return page.List, err
+		hosts, _, err := r.readHosts(ctx, nil, service)
+		return hosts, err
 	})
+}
+
+// hostsOfAll are the instances that any of the servers has.
+func (r *Registry) hostsOfAll(ctx context.Context, service string) ([]host, error) {
+	return r.client.hosts.Ask(ctx, "all "+r.key(service), func(ctx context.Context) (all []host, err error) {
+		err = r.each(ctx, func(ctx context.Context, at *driverkit.Server) (driverkit.Server, error) {
+			hosts, asked, err := r.readHosts(ctx, at, service)
+			all = append(all, hosts...)
+			return asked, err
+		})
+		return all, err
+	})
+}
+
+// readHosts asks a server, nil for any.
+func (r *Registry) readHosts(ctx context.Context, at *driverkit.Server, service string) ([]host, driverkit.Server, error) {
+	form := url.Values{"clusterName": {r.opts.Cluster}, "pageNo": {"1"}, "pageSize": {strconv.Itoa(onePage)}}
+	a, asked, err := r.client.doAt(ctx, at, call{do: listCluster, service: service, form: form, limit: maxListing})
+	if isNone(err) {
+		return nil, asked, nil
+	}
+	if err != nil {
+		return nil, asked, err
+	}
+	var page struct{ List []host }
+	if a.route.old {
+		err = a.decode(&page)
+	} else {
+		err = a.decode(&page.List)
+	}
+	return page.List, asked, err
 }
 
 // key tells the questions about a service in the Nacos cluster of the options from all others.
@@ -96,9 +114,10 @@ func (r *Registry) key(service string) string { return fmt.Sprintf("%q", r.clust
 // addressesOf returns the texts, other than the instance's own, in which others have written its address in the Nacos cluster of the
 // options.
 func (r *Registry) addressesOf(ctx context.Context, in registry.Instance) (texts []string, err error) {
-	hosts, err := r.hosts(ctx, in.Service)
+	hosts, err := r.hostsOfAll(ctx, in.Service)
 	for _, h := range hosts {
-		if h.uid() == "" && h.Port == in.Port && h.IP != in.Address && driverkit.SameAddress(h.IP, in.Address) {
+		is := h.uid() == "" && h.Port == in.Port && h.IP != in.Address && driverkit.SameAddress(h.IP, in.Address)
+		if is && !slices.Contains(texts, h.IP) {
 			texts = append(texts, h.IP)
 		}
 	}
@@ -108,12 +127,14 @@ func (r *Registry) addressesOf(ctx context.Context, in registry.Instance) (texts
 // elsewhere returns the Nacos cluster, other than that of the options, in which clients are given an application's entry at the
 // instance's place, "" for none.
 func (r *Registry) elsewhere(ctx context.Context, in registry.Instance) (string, error) {
-	checkers, err := r.checkers(ctx, in.Service)
+	checkers, err := r.checkersOfAll(ctx, in.Service)
 	if err != nil {
 		return "", err
 	}
-	delete(checkers, r.opts.Cluster)
 	for _, within := range slices.Sorted(maps.Keys(checkers)) {
+		if within == r.opts.Cluster {
+			continue
+		}
 		opts := r.opts
 		opts.Cluster = within
 		there := &Registry{client: r.client.in(opts), opts: opts}

@@ -134,3 +134,43 @@ func TestEachServerHasAnAddress(t *testing.T) {
 		t.Errorf("asked %q, want one read", asked)
 	}
 }
+
+// TestQuestionsAboutAServiceOfSeveralServers, which all calls of a moment share: the first one lags behind, and knows neither the form in
+// which the application has written its address nor the Nacos cluster in which clients are given it.
+func TestQuestionsAboutAServiceOfSeveralServers(t *testing.T) {
+	t.Parallel()
+	const long, short = "2001:db8:0:0:1:0:0:a", "2001:db8::1:0:0:a"
+	expect.Each(t, map[string]struct {
+		reason, address, cluster, want string
+	}{
+		"another form of the address": {"clients are given it", long, "DEFAULT", ""},
+		"another Nacos cluster":       {"clients that name none are given it", short, "GZ", "in Nacos cluster GZ"},
+	}, func(t *testing.T, tc struct{ reason, address, cluster, want string }) {
+		for _, version := range []string{"v1", "v3"} {
+			for _, addresses := range []int{1, 2} {
+				in, lags, has := drivertest.Pod(1), newFake(t, version), newFake(t, version)
+				key := tc.address + " 80"
+				in.Address = tc.address
+				has.registersItself(in, true)
+				has.posted[key].Set("clusterName", tc.cluster)
+				in.Address = short
+				lags.forwardsTo(has)
+				endpoint := oneAddress(t, lags, has, has, has) // which leads the connections that follow to the other one
+				if addresses > 1 {
+					endpoint = lags.URL + "," + has.URL
+				}
+				err := at(t, endpoint, `{}`).AppEntries().FailOver(t.Context(), in)
+				if tc.want != "" {
+					expect.Error(t, fmt.Sprintf("%s, %d addresses: %s", version, addresses, tc.reason), err, tc.want)
+					continue
+				}
+				expect.NoError(t, err)
+				has.mu.Lock()
+				if got := has.put[key].Get("enabled"); got != "false" {
+					t.Errorf("%s, %d addresses: enabled is %q, want it false: %s", version, addresses, got, tc.reason)
+				}
+				has.mu.Unlock()
+			}
+		}
+	})
+}

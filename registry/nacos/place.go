@@ -61,6 +61,29 @@ func (r *Registry) agree(
 	return nil
 }
 
+// each asks all servers that can be reached, and again while the address may stand for another one: what one server lacks of a service,
+// clients of another may be given. The error is that of the servers at which calls begin.
+func (r *Registry) each(ctx context.Context, ask func(context.Context, *driverkit.Server) (asked driverkit.Server, err error)) error {
+	first, err := ask(ctx, nil)
+	if err != nil {
+		return err
+	}
+	for range r.client.members.More(ctx) {
+		other := first.Alone(ctx)
+		if _, err := ask(ctx, &other); err != nil {
+			return err
+		}
+	}
+	_ = r.client.http.Try(ctx, driverkit.Policy{After: first}, func(ctx context.Context, other driverkit.Server) error {
+		if !r.client.isSilent(other) {
+			_, err := ask(ctx, &other)
+			r.client.note(other, err)
+		}
+		return errNothing
+	})
+	return ctx.Err()
+}
+
 func (r *Registry) send(ctx context.Context, do operation, p place, form url.Values) error {
 	c := call{do: do, service: p.in.Service, form: form}
 	if do == addInstance || do == removeInstance {
