@@ -45,7 +45,7 @@ help: ## Show this list.
 		/^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # What the tests, and all that runs on a cluster of this machine, share is built on Linux alone.
-NEEDS_LINUX := test test-unit test-outoftree servers test-servers test-registries test-nacos-2 chaos chaos-mutants soak bench readers demo adopt nightly
+NEEDS_LINUX := test test-outoftree servers test-servers test-registries test-nacos-2 chaos chaos-mutants soak bench readers demo adopt nightly
 
 .PHONY: check-linux
 $(NEEDS_LINUX): check-linux
@@ -198,9 +198,9 @@ test-repeat: check-race ## Run unit tests and scenarios N times (default 20) wit
 	@RACE='$(RACE)' hack/repeat.sh '$(N)'
 
 # The tests that start a control plane. Those in test/registries start registries, those in config build promtool and are make verify's,
-# and all others are unit tests.
+# and all others are unit tests. Those in test need an address for each server, which only Linux has.
 CLUSTER_TESTS := ./test/integration/...
-UNIT_TESTS = $(shell go list ./... | grep -vE '/test/(integration|registries)(/|$$)|/rollcall/config$$')
+UNIT_TESTS = $(shell go list ./... | grep -vE '/test/($(if $(filter Linux,$(shell uname -s)),integration|registries,.*))(/|$$)|/rollcall/config$$')
 
 # How many tests of a package run at once: most of the long ones wait rather than compute.
 PARALLEL ?= 8

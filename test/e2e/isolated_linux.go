@@ -19,8 +19,6 @@ import (
 )
 
 const (
-	// cgroup is the parent of all that containers get, below each hierarchy in cgroups.
-	cgroup  = "rollcall-e2e"
 	cgroups = "/sys/fs/cgroup"
 	// endPatience is how long what runs in the namespaces has to stop after a signal.
 	endPatience = 30 * time.Second

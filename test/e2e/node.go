@@ -25,6 +25,8 @@ import (
 const (
 	cniConf      = "/run/rollcall-e2e/cni"
 	nodeBasePort = 10250
+	// cgroup is the parent of all that containers get, below each hierarchy in cgroups.
+	cgroup = "rollcall-e2e"
 )
 
 //go:embed node/containerd.toml
