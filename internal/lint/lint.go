@@ -55,13 +55,17 @@ func Workload(w *clusterstate.Workload, c *config.Config, of labels.Set) []strin
 		findings = append(findings, fmt.Sprintf("the template has annotation %s, which Rollcall refuses there: remove it from "+
 			"spec.template, and annotate only the pod that is to be held out", lifecycle.AnnotationHold))
 	}
-	findings = append(findings, traffic(w)...)
+	findings = append(findings, traffic(w, hooks)...)
 	findings = append(findings, ofKind(w, hooks, c)...)
 	return append(findings, Description(w, c, of)...)
 }
 
 // traffic returns what is wrong with the shares of the workload's revisions.
-func traffic(w *clusterstate.Workload) (findings []string) {
+func traffic(w *clusterstate.Workload, hooks lifecycle.Hooks) (findings []string) {
+	if _, shared := w.Annotations[lifecycle.AnnotationTraffic]; shared && (len(hooks.PreNormal) == 0 || len(hooks.InPlaceUpdate) == 0) {
+		findings = append(findings, fmt.Sprintf("annotation %s needs hooks preNormal and inPlaceUpdate: without them OpenKruise replaces all "+
+			"pods by pods of a revision that has no share: add both to spec.lifecycle", lifecycle.AnnotationTraffic))
+	}
 	if _, err := lifecycle.TrafficOf(w.ForDecision()); err != nil {
 		findings = append(findings, err.Error())
 	}

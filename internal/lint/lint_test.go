@@ -158,14 +158,26 @@ func TestSharesOfTraffic(t *testing.T) {
 	t.Parallel()
 	type row struct {
 		reason, ofSet, ofTemplate, want string
+		edit                            func(*appspub.Lifecycle)
 	}
 	expect.Each(t, map[string]row{
+		"without preNormal": {
+			reason: "new pods without a share count as available", ofSet: "stable=100,canary=0", want: "needs hooks preNormal and inPlaceUpdate",
+			edit: func(l *appspub.Lifecycle) { l.PreNormal = nil },
+		},
+		"without inPlaceUpdate": {
+			reason: "updated pods without a share do", ofSet: "stable=100,canary=0", want: "needs hooks preNormal and inPlaceUpdate",
+			edit: func(l *appspub.Lifecycle) { l.InPlaceUpdate = nil },
+		},
 		"as it should be": {reason: "before the first update there is nothing to share out", ofSet: "stable=100,canary=0"},
 		"a typo":          {reason: "pods would stay where they are", ofSet: "stable=100,canray=0", want: "set both shares in whole percent"},
 		"left over":       {reason: "the next update would have one pod", ofSet: "stable=0,canary=100", want: "remove it, or set stable=100,canary=0"},
 		"in the template": {reason: "each change would be an update", ofTemplate: "stable=100,canary=0", want: "move it from spec.template.metadata to metadata"},
 	}, func(t *testing.T, c row) {
 		set := web("prod")
+		if c.edit != nil {
+			c.edit(set.Spec.Lifecycle)
+		}
 		for text, of := range map[string]*metav1.ObjectMeta{c.ofSet: &set.ObjectMeta, c.ofTemplate: &set.Spec.Template.ObjectMeta} {
 			if text != "" {
 				metav1.SetMetaDataAnnotation(of, lifecycle.AnnotationTraffic, text)
