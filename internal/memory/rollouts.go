@@ -14,7 +14,7 @@ const (
 	rolloutBurst = 4
 	rolloutPause = time.Minute
 	// rolloutLasts is for how long a rollout is remembered of which no pod is seen.
-	rolloutLasts = time.Hour
+	rolloutLasts = 24 * time.Hour
 )
 
 // rollout is what was told of a workload's update.
@@ -73,7 +73,7 @@ func (n *Pods) Rolled(now lifecycle.Rollout, at time.Time) (tell bool) {
 	return one.events.AllowN(at, 1)
 }
 
-// forgetRollouts bounds the memory to the workloads of the last hour. It is called once for each that is new, and looks once an hour.
+// forgetRollouts bounds the memory to the workloads of the last day. It is called once for each that is new, and looks once a day.
 func (n *Pods) forgetRollouts(at time.Time) {
 	if at.Before(n.swept.Add(rolloutLasts)) {
 		return

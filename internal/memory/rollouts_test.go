@@ -69,6 +69,6 @@ func TestRolloutsAreBounded(t *testing.T) {
 	now = now.Add(2 * rolloutLasts)
 	n.Rolled(lifecycle.Rollout{Workload: "other"}, now)
 	if len(n.rollouts) != 1 {
-		t.Errorf("%d rollouts are remembered, want that of the last hour", len(n.rollouts))
+		t.Errorf("%d rollouts are remembered, want that of the last day", len(n.rollouts))
 	}
 }

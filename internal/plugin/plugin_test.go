@@ -150,7 +150,7 @@ func (s scene) view(t *testing.T) Pod {
 			appspub.LifecycleStatePreparingNormal: "preNormal", appspub.LifecycleStatePreparingUpdate: "inPlaceUpdate",
 		}[s.state], "preDelete")
 		w.events["pod"] = append(w.events["pod"], eventsv1.Event{
-			EventTime: at, Type: corev1.EventTypeWarning, Reason: s.warning, Note: "hook " + hook + " waits: connection refused",
+			EventTime: at, Type: corev1.EventTypeWarning, Reason: s.warning, Note: reason.Reason(s.warning).WithRemedy("hook " + hook + " waits: connection refused"),
 		})
 	}
 	if s.later != "" {

@@ -158,7 +158,9 @@ func (r *Reporter) tellRollout(v visited) {
 	if !v.Updated || owner == nil || !r.Memory.Rolled(v.Rollout, r.Clock.Now()) || !r.Rollouts.TryAccept() {
 		return
 	}
-	r.Recorder.Eventf(objectOf(owner, v.pod().Namespace), nil, reason.RolloutProgress.Event(), string(reason.RolloutProgress), "Reconcile",
+	// An Event of the same action is only counted, and keeps the note of the one before.
+	action := fmt.Sprintf("Update-%s-%d-of-%d", v.Rollout.Revision, v.Rollout.In, v.Rollout.ToUpdate)
+	r.Recorder.Eventf(objectOf(owner, v.pod().Namespace), nil, reason.RolloutProgress.Event(), string(reason.RolloutProgress), action,
 		"%d of %d pods are updated to revision %s and in rotation", v.Rollout.In, v.Rollout.ToUpdate, v.Rollout.Revision)
 }
 

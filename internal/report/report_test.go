@@ -37,3 +37,21 @@ func TestReleasesAreAlwaysTold(t *testing.T) {
 		t.Errorf("Events are %v, want %d of %s, and each release", told, memory.EventBurst, reason.SkipRefused)
 	}
 }
+
+// TestWarningsSayWhatToDo: whoever reads an Event at night need not look the reason up first.
+func TestWarningsSayWhatToDo(t *testing.T) {
+	t.Parallel()
+	for why, want := range map[reason.Reason]string{
+		reason.RegistryUnavailable: "Warning RegistryUnavailable connection refused. What to do: check the registry, and endpoint of its section in " +
+			"the configuration",
+		reason.InvalidPod: "Warning InvalidPod connection refused", // the message shows what to set
+		reason.Resolved:   "Normal Resolved connection refused",
+	} {
+		recorder := events.NewFakeRecorder(1)
+		r := &Reporter{Memory: memory.New(), Recorder: recorder, Clock: clocktesting.NewFakePassiveClock(time.Unix(0, 0))}
+		r.Tell(&lifecycle.Pod{}, why, "connection refused")
+		if got := <-recorder.Events; got != want {
+			t.Errorf("the Event is %q, want %q", got, want)
+		}
+	}
+}

@@ -38,6 +38,11 @@ func inPlaceUpdate(s *scenario) {
 		}
 		s.ExpectSeen(pod, appspub.LifecycleStateUpdating)
 	}
+	for _, updated := range []int{1, len(before)} {
+		s.await(fmt.Sprintf("the CloneSet to show that %d pods are updated", updated), func() error {
+			return s.hasEvent(nil, corev1.EventTypeNormal, "RolloutProgress", fmt.Sprintf("%d of %d pods are updated", updated, len(before)))
+		})
+	}
 }
 
 // handlerBrought: an update adds the handlers of the hooks to the template, and OpenKruise writes them in the same step as the move to
