@@ -47,14 +47,14 @@ type flags struct {
 }
 
 // limits are what a configuration is held to besides.
-func (o *options) limits(f *flags) config.Limits {
+func (o *options) limits(ctx context.Context, f *flags) config.Limits {
 	return config.Limits{
-		Drivers: slices.AppendSeq([]string{}, maps.Keys(o.constructors)), Workers: f.workers, ClusterUID: o.clusterUID(f),
+		Drivers: slices.AppendSeq([]string{}, maps.Keys(o.constructors)), Workers: f.workers, ClusterUID: o.clusterUID(ctx, f),
 	}
 }
 
 // clusterUID reads it until it is known, with a client of its own: the configuration is read before all else.
-func (o *options) clusterUID(f *flags) func() (string, error) {
+func (o *options) clusterUID(ctx context.Context, f *flags) func() (string, error) {
 	var known string
 	return func() (string, error) {
 		if known != "" {
@@ -68,7 +68,7 @@ func (o *options) clusterUID(f *flags) func() (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("connecting to the API server: %w", err)
 		}
-		known, err = clusterstate.ReadUID(context.Background(), server)
+		known, err = clusterstate.ReadUID(ctx, server)
 		return known, err
 	}
 }

@@ -22,8 +22,8 @@ const (
 	longestFilter = 6 << 10
 )
 
-// lookups are the calls that look for what is at their instances' endpoints. For that, a server looks through all instances of a service, or
-// of all services, so one question is for all calls of a moment. The zero value is ready.
+// lookups are the calls that look for what is at their instances' endpoints. For that, a server looks through all instances of a service,
+// or of all services, so one question is for all calls of a moment. The zero value is ready.
 type lookups[T any] struct {
 	asking driverkit.Shared[found[T]]
 

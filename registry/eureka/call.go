@@ -38,13 +38,17 @@ func newCall(p peer, in registry.Instance) call {
 
 // send makes one request. An answer whose status is not 2xx is an error of the right class.
 func (p peer) send(ctx context.Context, method, path string, body []byte) (*driverkit.Answer, error) {
+	return p.sendAs(ctx, p.header, method, path, body)
+}
+
+func (p peer) sendAs(ctx context.Context, header http.Header, method, path string, body []byte) (*driverkit.Answer, error) {
 	path, query, _ := strings.Cut(path, "?")
 	values, err := url.ParseQuery(query)
 	if err != nil {
 		return nil, err
 	}
 	answer, err := p.server.Do(ctx, driverkit.Request{
-		Method: method, Path: path, Query: values, Header: p.header, Body: body, Limit: maxAnswer,
+		Method: method, Path: path, Query: values, Header: header, Body: body, Limit: maxAnswer,
 		Check: func(a *driverkit.Answer) error { return driverkit.Away(driverkit.CheckNoPage(a)) },
 	})
 	switch {
@@ -154,32 +158,39 @@ func (c call) heartbeat(ctx context.Context) error {
 	case got.uid() != c.in.UID:
 		return registry.NotRegistered(errors.New("the entry is of another pod"))
 	}
-	renewed, err := c.renew(ctx)
+	header := c.header
+	if c.renewElsewhere(ctx, got) && c.members.More(ctx) == 0 {
+		header = c.replicated
+	}
+	renewed, err := c.renew(ctx, header)
 	switch {
 	case err != nil:
 		return err
 	case !renewed:
 		return registry.NotRegistered(errors.New("the registry requires it to be registered again"))
 	}
-	c.renewElsewhere(ctx, got)
 	return nil
 }
 
 // renewElsewhere renews the lease at the other peers too, and gives the entry to those that lack it or have an older one, as this peer does
 // when it replicates: while the two are cut off from each other, or after this one's clock was set back, it tells the others nothing, and
-// they remove what has no lease.
-func (c call) renewElsewhere(ctx context.Context, got *instanceInfo) {
+// they remove what has no lease. It reports whether all others have renewed it. Then this peer need not tell them: it does so half a second
+// later, and gives one that lacks the entry the entry as it was, although it has been removed from both meanwhile.
+func (c call) renewElsewhere(ctx context.Context, got *instanceInfo) (all bool) {
 	renewal := url.Values{"status": {got.Status}, "lastDirtyTimestamp": {got.LastDirtyTimestamp.String()}}
 	body, err := c.body(got.Status, got.LastDirtyTimestamp)
 	if err != nil {
-		return
+		return false
 	}
+	all = true
 	c.tellOthers(ctx, 50, func(ctx context.Context, other driverkit.Server) { //nolint:mnd // it comes often: less for one that hangs
 		answer, err := other.Do(ctx, driverkit.Request{Method: http.MethodPut, Path: c.path, Query: renewal, Header: c.replicated})
 		if err == nil && answer.Status == http.StatusNotFound && got.Status != statusOutOfService {
-			_, _ = other.Do(ctx, driverkit.Request{Method: http.MethodPost, Path: c.app, Header: c.replicated, Body: body})
+			answer, err = other.Do(ctx, driverkit.Request{Method: http.MethodPost, Path: c.app, Header: c.replicated, Body: body})
 		}
+		all = all && err == nil && (answer.OK() || answer.Status == http.StatusConflict) // with which it has renewed a later entry
 	})
+	return all
 }
 
 // anywhere asks this peer and, if it has nothing, the others until one has something: a peer that has just started
@@ -221,13 +232,13 @@ func (c call) locate(ctx context.Context) (at call, got *instanceInfo, err error
 	return at, got, err
 }
 
-// find reads the entry, also one whose lease has ended and which clients still see: renewing it shows it again.
+// find reads the entry, also one whose lease has ended and which clients still see: renewing it at this peer alone shows it again.
 func (c call) find(ctx context.Context) (*instanceInfo, error) {
 	got, err := c.get(ctx)
 	if got != nil || err != nil {
 		return got, err
 	}
-	if renewed, err := c.renew(ctx); !renewed {
+	if renewed, err := c.renew(ctx, c.replicated); !renewed {
 		return nil, err
 	}
 	return c.get(ctx)
@@ -364,8 +375,8 @@ func (c call) tellOthers(ctx context.Context, part int, tell func(context.Contex
 
 // renew renews the lease, whether or not it has ended, and reports whether there was one. If the peer may do so late, another one
 // can be asked all the same: it is no more than a lease.
-func (c call) renew(ctx context.Context) (bool, error) {
-	_, err := c.send(ctx, http.MethodPut, c.path, nil)
+func (c call) renew(ctx context.Context, header http.Header) (bool, error) {
+	_, err := c.sendAs(ctx, header, http.MethodPut, c.path, nil)
 	if driverkit.HasStatus(err, http.StatusNotFound) {
 		return false, nil
 	}

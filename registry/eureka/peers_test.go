@@ -102,6 +102,47 @@ func TestAPeerThatIsNoEureka(t *testing.T) {
 	}
 }
 
+// TestAHeartbeatIsToldOnce: a peer tells the others of it, late and with the entry as it was, only if Rollcall could not.
+func TestAHeartbeatIsToldOnce(t *testing.T) {
+	t.Parallel()
+	in := web(1)
+	expect.Each(t, map[string]struct {
+		reason, replicated string
+		second             func(*http.Request) (int, string)
+	}{
+		"all were told":       {"the second one has it from Rollcall", "true", holding(entryOf(in, "UP"))},
+		"one lacked it":       {"the second one was given it by Rollcall", "true", lackingUntilPosted()},
+		"one could not be":    {"the second one may be reached from the first", "", status(http.StatusServiceUnavailable)},
+		"one has a later one": {"its lease is renewed with that", "true", status(http.StatusConflict)},
+	}, func(t *testing.T, tc struct {
+		reason, replicated string
+		second             func(*http.Request) (int, string)
+	}) {
+		var replicated atomic.Value
+		has := holding(entryOf(in, "UP"))
+		first := newFake(t, func(r *http.Request) (int, string) {
+			if r.Method == http.MethodPut {
+				replicated.Store(r.Header.Get("X-Netflix-Discovery-Replication"))
+			}
+			return has(r)
+		})
+		d := open(t, registry.Config{Endpoint: first.URL + "," + newFake(t, tc.second).URL})
+		expect.NoError(t, d.Heartbeat(t.Context(), in))
+		if got := replicated.Load(); got != tc.replicated {
+			t.Errorf("the heartbeat has the header %q, want %q: %s", got, tc.replicated, tc.reason)
+		}
+	})
+}
+
+func lackingUntilPosted() func(*http.Request) (int, string) {
+	return func(r *http.Request) (int, string) {
+		if r.Method == http.MethodPost {
+			return http.StatusNoContent, ""
+		}
+		return http.StatusNotFound, ""
+	}
+}
+
 // peersCase is a call for an instance, to the first of two peers.
 type peersCase struct {
 	reason string

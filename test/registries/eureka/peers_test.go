@@ -80,3 +80,48 @@ func TestPeers(t *testing.T) {
 		return strings.Contains(err.Error(), one.Endpoint) && strings.Contains(err.Error(), other.Endpoint)
 	})
 }
+
+// TestARemovalAfterAHeartbeatStays: a peer tells the others of a heartbeat half a second later, and gives one that lacks the entry the entry
+// as it was. By then it was removed from both.
+func TestARemovalAfterAHeartbeatStays(t *testing.T) {
+	t.Parallel()
+	var other *eureka.Server
+	one := registries.Use(t, func(ctx context.Context) (one *eureka.Server, err error) {
+		one, other, err = eureka.StartPeers(ctx, eureka.Options{})
+		return one, err
+	})
+	t.Cleanup(other.Stop)
+	cfg := configOf(t, one)
+	cfg.Endpoint = one.Endpoint + "," + other.Endpoint
+	d := open(t, cfg)
+	const pods = 8
+	each := func(do func(registry.Instance) error) {
+		t.Helper()
+		for pod := range pods {
+			expect.NoError(t, do(web(t, pod+1)))
+		}
+	}
+	marks := 0
+	hasTold := func() { // in order
+		t.Helper()
+		marks++
+		in := web(t, pods+marks)
+		a := newApp(t, one, in)
+		a.id = in.Endpoint() + ":" + in.Service
+		a.post()
+		expect.Becomes(t, "the first peer has told what it was told before", func() bool { return statusOf(t, other, in) == "UP" })
+	}
+	each(func(in registry.Instance) error { return d.Register(t.Context(), in) })
+	hasTold()
+	each(func(in registry.Instance) error { return errors.Join(d.Heartbeat(t.Context(), in), d.Deregister(t.Context(), in)) })
+	hasTold() // of the heartbeats, and now it knows what the other one lacks
+	hasTold()
+	each(func(in registry.Instance) error {
+		for _, server := range []*eureka.Server{one, other} {
+			if got := statusOf(t, server, in); got != "" {
+				t.Errorf("%s was removed, and has status %s at %s", in.Address, got, server.Endpoint)
+			}
+		}
+		return nil
+	})
+}
