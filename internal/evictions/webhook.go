@@ -593,7 +593,7 @@ func (w *Webhook) giveUp(pod *lifecycle.Pod, why string, dryRun bool) admission.
 	note := "Rollcall lets the pod be evicted without its hooks: " + why
 	if !dryRun {
 		w.Logger.Info("eviction let through", "pod", client.ObjectKeyFromObject(pod), "because", why)
-		w.Recorder.Eventf(pod, nil, reason.EvictionLetThrough.Event(), string(reason.EvictionLetThrough), action, "%s", note)
+		w.Recorder.Eventf(pod, nil, reason.ReleasedUnacknowledged.Event(), string(reason.ReleasedUnacknowledged), action, "%s", note)
 	}
 	return admission.Allowed("").WithWarnings(note)
 }

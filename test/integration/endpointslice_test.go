@@ -81,7 +81,7 @@ func TestPodsThatNoServiceFollows(t *testing.T) {
 	unselected := s.AwaitPodIn(appspub.LifecycleStatePreparingNormal)
 	s.awaitPage("that no EndpointSlice lists the pod", func(page statuspage.Snapshot) bool {
 		return slices.ContainsFunc(page.Pods, func(p statuspage.Pod) bool {
-			return p.Pod == unselected.Name && p.Reason == string(reason.Following) && strings.Contains(p.Message, "if no Service selects it, create one")
+			return p.Pod == unselected.Name && p.Reason == string(reason.NotEffective) && strings.Contains(p.Message, "if no Service selects it, create one")
 		})
 	})
 	services.create()
