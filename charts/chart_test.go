@@ -311,7 +311,7 @@ func fieldsOf(schema any, path string) (fields []string) {
 	for name, below := range properties {
 		fields = append(fields, path+name)
 		switch name {
-		case "registry", "registries", "defaultFor":
+		case "registry", "registries", "default":
 		case "allowed":
 			fields = append(fields, fieldsOf(below.(map[string]any)["items"], "")...)
 		default:

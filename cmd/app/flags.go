@@ -33,7 +33,6 @@ type flags struct {
 	pprofAddress     string
 	leaderElect      bool
 	leaseNamespace   string
-	workers          int
 	dryRun           bool
 	evictionsAddress string
 	checkConfig      bool
@@ -45,7 +44,7 @@ type flags struct {
 
 // limits are what a configuration is held to besides.
 func (o *options) limits(f *flags) config.Limits {
-	return config.Limits{Drivers: slices.AppendSeq([]string{}, maps.Keys(o.constructors)), Workers: f.workers}
+	return config.Limits{Drivers: slices.AppendSeq([]string{}, maps.Keys(o.constructors))}
 }
 
 // usageError is a command line that makes no sense.
@@ -79,7 +78,6 @@ func newFlags() (*flags, *flag.FlagSet) {
 		"work only while holding a lease, so that several replicas can run")
 	set.StringVar(&f.leaseNamespace, "leader-election-namespace", "",
 		"the `namespace` of the lease, which is called rollcall; without it POD_NAMESPACE, or the namespace of the kubeconfig's context")
-	set.IntVar(&f.workers, "workers", 512, "how many pods the manager works on at the same time")
 	set.BoolVar(&f.dryRun, "dry-run", false,
 		"write nothing, and report what the manager would do in the log and in rollcall_dry_run_total: no call that changes "+
 			"the registry, no patch, no Event and no lease, so that it can run next to a manager that works")
@@ -158,8 +156,6 @@ func (f *flags) check(rest []string) error {
 		return errors.New("--config is empty: set the configuration file")
 	case !slices.Contains([]string{"", uninstallCheck, uninstallClean}, f.uninstall):
 		return fmt.Errorf("--uninstall: %q is neither %s nor %s", f.uninstall, uninstallCheck, uninstallClean)
-	case f.workers < 1:
-		return fmt.Errorf("--workers: %d is too low: set 1 or more", f.workers)
 	default:
 		return f.metrics.check()
 	}
