@@ -152,7 +152,7 @@ func TestFirstEmptyAddressIsNamed(t *testing.T) {
 
 func TestHelpAndVersionGoToTheOutput(t *testing.T) {
 	t.Parallel()
-	for arg, want := range map[string]string{"--help": "-leader-elect", "--version": "v1.2.3\n"} {
+	for arg, want := range map[string]string{"--help": "      --leader-elect ", "--version": "v1.2.3\n"} {
 		var out bytes.Buffer
 		toOut := func(o *options) { o.output = &out }
 		err := Run(t.Context(), []string{arg}, WithVersion("v1.2.3"), toOut)

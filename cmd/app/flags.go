@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
 	"go.uber.org/zap/zapcore"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
@@ -114,8 +115,9 @@ func (f *flags) bindLogging(set *flag.FlagSet) {
 func parseFlags(args []string, output io.Writer) (*flags, error) {
 	f, set := newFlags()
 	if err := set.Parse(args); errors.Is(err, flag.ErrHelp) {
-		set.SetOutput(output)
-		set.Usage()
+		all := pflag.NewFlagSet("manager", pflag.ContinueOnError) // it prints two dashes, as all pages do
+		all.AddGoFlagSet(set)
+		fmt.Fprintf(output, "Usage: manager [flags]\n\n%s", all.FlagUsages())
 		return nil, err
 	} else if err != nil {
 		return nil, &usageError{suggested(err, set)}

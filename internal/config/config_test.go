@@ -451,7 +451,7 @@ func TestParseRefuses(t *testing.T) {
 		"neither form":           {"the simpler one is shown", "cluster: a\nhooks: {owned: [a.io/b]}", []string{"registry.driver: Required", "http, memory"}},
 		"no registries":          {"a pod would be in none", several("[]"), []string{"registries: Required", "at least one"}},
 		"registries by name":     {"a list has an order, and each entry its name in it", several("{old: {driver: memory}}"), []string{"registries", "an object", "use a list"}},
-		"a registry of text":     {"its index is all that is known of it", several("[old]"), []string{"registries[0]", "an object with the fields name, default, defaultFor, driver, endpoint"}},
+		"a registry of text":     {"its index is all that is known of it", several("[old]"), []string{"registries[0]", "an object with the fields name, default, driver, endpoint"}},
 		"no name":                {"an annotation has it", several("[{driver: memory}]"), []string{"registries[0].name: Required", "such as main"}},
 		"an odd name":            {"an annotation has it", several("[{name: Old_1, driver: memory}]"), []string{"registries[0].name: Invalid", `"Old_1"`, "lower-case"}},
 		"a name with a comma":    {"the annotation has it between names", several(`[{name: "a,b", driver: memory}]`), []string{"registries[0].name: Invalid"}},
