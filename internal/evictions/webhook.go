@@ -127,7 +127,7 @@ func (w *Webhook) Handle(ctx context.Context, request admission.Request) admissi
 	case apierrors.IsNotFound(err):
 		return refuse(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("pods %q not found", key.Name))
 	case lifecycle.IsRefused(err) && !apierrors.IsConflict(err): // also by a webhook, which need not say why
-		w.Logger.Error(err, "eviction let through", "pod", key)
+		w.Logger.Error(err, "failed to label a pod for its deletion, so the eviction bypasses the hooks", "pod", key)
 		return admission.Allowed("").WithWarnings(fmt.Sprintf("Rollcall lets the eviction of pod %s bypass its hooks: %v", key.Name, err))
 	default:
 		return tryAgain(fmt.Sprintf("try again: %v", err))
