@@ -58,7 +58,7 @@ func TestChartInstallsWhatKustomizeInstalls(t *testing.T) {
 		"default":    {overlay: "resources: [default]", values: example},
 		"monitoring": {overlay: "resources: [default]\ncomponents: [components/prometheus]", values: example + monitoring},
 		"evictions":  {overlay: "resources: [default]\ncomponents: [components/evictions]", values: example + evictions},
-		"enrolment": {
+		"enrollment": {
 			overlay: "resources: [default]\ncomponents: [components/enroll]", values: example + "  enroll: true",
 		},
 		"the pods' condition": {

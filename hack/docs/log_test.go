@@ -19,8 +19,14 @@ func TestErrorsInTheLogShowAFailure(t *testing.T) {
 				return
 			}
 			method, is := call.Fun.(*ast.SelectorExpr)
+			if !is {
+				return
+			}
 			message := leftmost(call.Args[1])
-			if !is || method.Sel.Name != "Error" || message == nil || isNil(call.Args[0]) {
+			if of, isPackage := method.X.(*ast.Ident); isPackage && of.Name == "http" {
+				return // an answer
+			}
+			if method.Sel.Name != "Error" || message == nil || isNil(call.Args[0]) {
 				return
 			}
 			found++

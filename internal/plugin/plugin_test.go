@@ -470,7 +470,7 @@ func TestLint(t *testing.T) {
 			reason: "Rollcall would drain for the configuration's time without a word", text: replace("labels: {app: web,", "annotations: {rollcall.dev/drian: 5s}, labels: {app: web,"),
 		},
 		"a misspelt annotation without hooks": {
-			reason: "enrolment would not see it", text: strings.Replace(withoutHooks, "labels: {", "annotations: {rollcall.dev/drian: 5s}, labels: {", 1),
+			reason: "enrollment would not see it", text: strings.Replace(withoutHooks, "labels: {", "annotations: {rollcall.dev/drian: 5s}, labels: {", 1),
 		},
 		"an annotation on the CloneSet": {
 			reason: "Rollcall reads it on pods", text: replace("namespace: prod, ", `namespace: prod, annotations: {rollcall.dev/drain: 5s}, `),

@@ -210,7 +210,7 @@ const (
 	// What to do: nothing, if it was you. Otherwise find out who wrote last, with `kubectl get cloneset NAME -o yaml
 	// --show-managed-fields`, and see [what takes hooks away](../gitops.md#what-takes-hooks-away).
 	HooksRemoved Reason = "HooksRemoved"
-	// NotEnrolled: only an Event, on a CloneSet of a namespace that is to be [enrolled](../enrolment.md), or no longer. It has hooks of
+	// NotEnrolled: only an Event, on a CloneSet of a namespace that is to be [enrolled](../enrollment.md), or no longer. It has hooks of
 	// someone else or is written as a whole by its owner or Karmada, Rollcall could not register its pods, or the API server
 	// refused the change: somebody else manages a handler, or a policy denies the change.
 	//

@@ -88,9 +88,9 @@ func TestPodsThatNoServiceFollows(t *testing.T) {
 	services.ExpectSteady()
 }
 
-// TestEnrolmentBehindServices: a namespace's label enrolls a CloneSet whose template has the gate, and an Event tells why one without it is
+// TestEnrollmentBehindServices: a namespace's label enrolls a CloneSet whose template has the gate, and an Event tells why one without it is
 // left alone.
-func TestEnrolmentBehindServices(t *testing.T) {
+func TestEnrollmentBehindServices(t *testing.T) {
 	t.Parallel()
 	const name = "endpointslices-enrolled"
 	install(t, "enroll", name)
