@@ -31,7 +31,7 @@ const takesBack = 3
 // checkRegistries asks each registry of the configuration, and writes an entry and removes it again. It needs no lease: no manager knows
 // the entry.
 func (o *options) checkRegistries(ctx context.Context, f *flags) error {
-	c, err := config.Load(f.config, o.limits(f))
+	c, err := config.Load(f.config, o.limits())
 	if err != nil {
 		return err
 	}

@@ -67,7 +67,7 @@ func (r refusal) holds(now refusal) bool {
 // checkConfig refuses the configuration that a manager with these flags refuses at its start, and prints what is in force of any other.
 func (o *options) checkConfig(ctx context.Context, f *flags) error {
 	var refused error
-	limits := o.limits(f)
+	limits := o.limits()
 	limits.Refused = func(err error) { refused = err } // what the drivers refuse is listed too
 	c, err := config.Load(f.config, limits)
 	if err != nil {

@@ -44,7 +44,7 @@ type flags struct {
 }
 
 // limits are what a configuration is held to besides.
-func (o *options) limits(f *flags) config.Limits {
+func (o *options) limits() config.Limits {
 	return config.Limits{Drivers: slices.AppendSeq([]string{}, maps.Keys(o.constructors))}
 }
 

@@ -81,7 +81,7 @@ type app struct {
 // newManager makes all that can fail at start, in the order in which a user fixes it. It binds the addresses;
 // run frees them.
 func newManager(ctx context.Context, o *options, f *flags) (_ *app, err error) {
-	limits := o.limits(f)
+	limits := o.limits()
 	a := &app{options: o, flags: f, servers: &servers{}, watchFailures: &watchFailures{}}
 	a.logger, a.history = o.log(f)
 	defer func() {

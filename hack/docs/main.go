@@ -182,14 +182,15 @@ func exercise() ([]*dto.MetricFamily, error) {
 
 // reasonsPage has a heading for each group and for each reason: the kubectl plugin and the status page have links to them.
 func reasonsPage() (string, error) {
-	text := begin("Reasons for which a pod waits",
+	var text strings.Builder
+	text.WriteString(begin("Reasons for which a pod waits",
 		"Reasons of the Events on the pod, and values of the label `reason` of the [metrics](metrics.md). The message of an Event, and\n"+
 			"`kubectl rollcall explain`, show what happened; the reason leads to what to do. A reason without an Event is part of any rollout,\n"+
 			"and so is one whose Event comes later, until then. [When a pod waits](../troubleshooting.md) shows what to check.\n\n"+
 			"Events on the ConfigMap are `ConfigRefused` and `ConfigApplied` ([reload](../configuration.md#reload)),\n"+
 			"`RightsMissing` ([features](../configuration.md#features)), and `RemovalBlocked`, `ManyRemovals`, `ClusterNameShared`,\n"+
 			"`EntriesElsewhere`, `PlacesNotListed` and `ServersNotListed` ([resync](../resync.md#when-entries-are-removed)).\n\n"+
-			"[中文](reasons.zh-CN.md)")
+			"[中文](reasons.zh-CN.md)"))
 	file, err := parser.ParseFile(token.NewFileSet(), reasons, nil, parser.ParseComments)
 	if err != nil {
 		return "", err
@@ -200,16 +201,20 @@ func reasonsPage() (string, error) {
 			continue
 		}
 		title, common, _ := strings.Cut(strings.Join(strings.Fields(group.Doc.Text()), " "), ": ")
-		text += fmt.Sprintf("\n## %s\n\n%s\n", title, sentence(common))
+		fmt.Fprintf(&text, "\n## %s\n\n%s\n", title, sentence(common))
 		for _, spec := range group.Specs {
-			section, err := reasonSection(spec.(*ast.ValueSpec))
-			if err != nil {
-				return "", fmt.Errorf("%s: %w", spec.(*ast.ValueSpec).Names[0], err)
+			value, ok := spec.(*ast.ValueSpec)
+			if !ok {
+				continue
 			}
-			text += section
+			section, err := reasonSection(value)
+			if err != nil {
+				return "", fmt.Errorf("%s: %w", value.Names[0], err)
+			}
+			text.WriteString(section)
 		}
 	}
-	return text, nil
+	return text.String(), nil
 }
 
 func isReason(node ast.Spec) bool {
