@@ -267,7 +267,7 @@ test-neighbours: ## Run the libraries of Flux and of the descheduler against the
 
 .PHONY: test-fleet
 test-fleet: servers ## Enroll 200 CloneSets with 1,000 pods at the same time, and take their hooks back.
-	ROLLCALL_FLEET=200 go test -count=1 -parallel=1 -v -timeout=30m -run '^TestEnrolment$$' ./test/integration
+	ROLLCALL_FLEET=200 go test -count=1 -parallel=1 -v -timeout=30m -run '^TestEnrollment$$' ./test/integration
 
 # The drivers that test-registries tests; empty means all. Their results go into a file of this name.
 REGISTRIES ?=

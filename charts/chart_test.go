@@ -58,7 +58,7 @@ func TestChartInstallsWhatKustomizeInstalls(t *testing.T) {
 		"default":    {overlay: "resources: [default]", values: example},
 		"monitoring": {overlay: "resources: [default]\ncomponents: [components/prometheus]", values: example + monitoring},
 		"evictions":  {overlay: "resources: [default]\ncomponents: [components/evictions]", values: example + evictions},
-		"enrolment": {
+		"enrollment": {
 			overlay: "resources: [default]\ncomponents: [components/enroll]", values: example + "  enroll: true",
 		},
 		"the pods' condition": {
@@ -326,7 +326,7 @@ func fieldsOf(schema any, path string) (fields []string) {
 	for name, below := range properties {
 		fields = append(fields, path+name)
 		switch name {
-		case "registry", "registries", "defaultFor":
+		case "registry", "registries", "default":
 		case "allowed":
 			fields = append(fields, fieldsOf(below.(map[string]any)["items"], "")...)
 		default:

@@ -287,7 +287,7 @@ func TestCommentedDefaultsAreThoseOfTheManager(t *testing.T) {
 func TestConfigurationIsAcceptedWithEachCommentedField(t *testing.T) {
 	t.Parallel()
 	got := uncommented(t, "tls", "caFile", "certFile", "keyFile", "auth", "tokenFile", "hooks", "service", "port", "metadata", "proceedAfter",
-		"enroll", "podCondition", "statusPage", "evictions", "traces")
+		"enroll", "podCondition", "statusPage", "evictions")
 	section := got.Registries[config.DefaultRegistry]
 	if section.TLS.CAFile == "" || section.TLS.KeyFile == "" || section.Auth.TokenFile == "" || got.Service.Port == 0 ||
 		len(got.Service.Metadata) == 0 || len(got.Hooks.Owned) == 0 || !got.Evictions.Enabled || !got.Enroll {

@@ -117,7 +117,7 @@ func TestFlags(t *testing.T) {
 	f.zap = flags{}.zap
 	want := flags{
 		config: "/etc/rollcall/config/config.yaml", metrics: metricsFlags{address: ":8080"}, healthAddress: ":8081",
-		pprofAddress: off, leaderElect: true, workers: 512,
+		pprofAddress: off, leaderElect: true,
 		evictionsAddress: ":9443",
 	}
 	if fmt.Sprint(*f) != fmt.Sprint(want) {
@@ -125,9 +125,9 @@ func TestFlags(t *testing.T) {
 	}
 	for name, args := range map[string][]string{
 		"an argument that is no flag": {"start"},
-		"no workers":                  {"--workers=0"},
+		"the workers of an older one": {"--workers=64"},
 		"no configuration":            {"--config="},
-		"no number":                   {"--workers=many"},
+		"no number":                   {"--metrics-secure=many"},
 		"an empty address":            {"--pprof-bind-address="},
 		"metrics that are not served": {"--metrics-secure", "--metrics-bind-address=0"},
 		"a certificate without use":   {"--metrics-cert-dir=/certs"},
@@ -152,7 +152,7 @@ func TestFirstEmptyAddressIsNamed(t *testing.T) {
 
 func TestHelpAndVersionGoToTheOutput(t *testing.T) {
 	t.Parallel()
-	for arg, want := range map[string]string{"--help": "-leader-elect", "--version": "v1.2.3\n"} {
+	for arg, want := range map[string]string{"--help": "      --leader-elect ", "--version": "v1.2.3\n"} {
 		var out bytes.Buffer
 		toOut := func(o *options) { o.output = &out }
 		err := Run(t.Context(), []string{arg}, WithVersion("v1.2.3"), toOut)

@@ -103,7 +103,7 @@ func (a *app) newPods(own *prometheus.Registry, may *rights) *pods {
 		Releases: metrics.NewReleaseMetrics(own), Trace: a.traces.reconciles(),
 		PodCondition: func() bool { return isClosed(condition) }, NoCondition: may.lacking(rightsof.PodCondition),
 		Asker: p.asks, History: a.history, WithoutNodes: !a.namespaces.reach.nodes,
-		Workers: a.flags.workers, Clock: clock.RealClock{}, Ahead: a.lease.aheadOfLast, Listed: p.listed,
+		Workers: config.Workers, Clock: clock.RealClock{}, Ahead: a.lease.aheadOfLast, Listed: p.listed,
 	})
 	p.enrolls = enroll.New(writer, recorder, p.reconciler.NameRefused, a.namespaces.scope)
 	p.kruise = &kruise{informers: a.manager.GetCache(), failures: a.watchFailures, setup: p.setup, withoutNodes: !a.namespaces.reach.nodes}

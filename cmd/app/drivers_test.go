@@ -40,17 +40,16 @@ func TestDriversChangeMaxInFlightInPlace(t *testing.T) {
 	t.Parallel()
 	d := newDrivers(t, newFake)
 	limits := testLimits()
-	limits.Workers = 24
 	expectOpened(t, d, parse(t, several, limits))
 	before := d.current.Load()
 	for _, step := range []struct {
 		text     string
 		old, new int
 	}{
-		{strings.Replace(several, "new, driver: fake", "new, driver: fake, maxInFlight: 7", 1), 18, 7},
-		{several, 18, 18},
-		{several + "- {name: third, driver: fake}\n", 9, 9},
-		{strings.Replace(several, "new, driver: fake", "new, driver: fake, maxInFlight: 7", 1) + "- {name: third, driver: fake}\n", 9, 7},
+		{strings.Replace(several, "new, driver: fake", "new, driver: fake, maxInFlight: 7", 1), 20, 7},
+		{several, 20, 20},
+		{several + "- {name: third, driver: fake}\n", 20, 20},
+		{strings.Replace(several, "new, driver: fake", "new, driver: fake, maxInFlight: 7", 1) + "- {name: third, driver: fake}\n", 20, 7},
 	} {
 		c := parse(t, step.text, limits)
 		expectOpened(t, d, c)

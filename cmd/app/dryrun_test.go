@@ -143,9 +143,9 @@ func TestDryRunLeavesOutWhatWrites(t *testing.T) {
 	t.Parallel()
 	const all = "enroll: true\npodCondition: true\nstatusPage: true\nevictions: {enabled: true}\n"
 	f := &flags{dryRun: true, evictionsAddress: off}
-	has, leftOut, err := f.features(configured(t, minimal+all+"traces: {endpoint: 'http://collector'}"))
+	has, leftOut, err := f.features(configured(t, minimal+all))
 	must(t, err)
-	if want := []string{"enroll", "podCondition", "evictions"}; !slices.Equal(leftOut, want) || has.StatusPage != config.PageForAll || has.Traces.Endpoint == "" {
+	if want := []string{"enroll", "podCondition", "evictions"}; !slices.Equal(leftOut, want) || has.StatusPage != config.PageForAll {
 		t.Errorf("it has %+v and leaves out %q, want %q", has, leftOut, want)
 	}
 	m := newFakeAPI(t).StartManagerWith("enroll: true\nevictions: {enabled: true}", "--dry-run")

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
 	"go.uber.org/zap/zapcore"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
@@ -36,7 +37,6 @@ type flags struct {
 	pprofAddress     string
 	leaderElect      bool
 	leaseNamespace   string
-	workers          int
 	dryRun           bool
 	evictionsAddress string
 	checkConfig      bool
@@ -49,7 +49,7 @@ type flags struct {
 // limits are what a configuration is held to besides.
 func (o *options) limits(ctx context.Context, f *flags) config.Limits {
 	return config.Limits{
-		Drivers: slices.AppendSeq([]string{}, maps.Keys(o.constructors)), Workers: f.workers, ClusterUID: o.clusterUID(ctx, f),
+		Drivers: slices.AppendSeq([]string{}, maps.Keys(o.constructors)), ClusterUID: o.clusterUID(ctx, f),
 	}
 }
 
@@ -104,7 +104,6 @@ func newFlags() (*flags, *flag.FlagSet) {
 		"work only while holding a lease, so that several replicas can run")
 	set.StringVar(&f.leaseNamespace, "leader-election-namespace", "",
 		"the `namespace` of the lease, which is called rollcall; without it POD_NAMESPACE, or the namespace of the kubeconfig's context")
-	set.IntVar(&f.workers, "workers", 512, "how many pods the manager works on at the same time")
 	set.BoolVar(&f.dryRun, "dry-run", false,
 		"write nothing, and report what the manager would do in the log and in rollcall_dry_run_total: no call that changes "+
 			"the registry, no patch, no Event and no lease, so that it can run next to a manager that works")
@@ -141,8 +140,9 @@ func (f *flags) bindLogging(set *flag.FlagSet) {
 func parseFlags(args []string, output io.Writer) (*flags, error) {
 	f, set := newFlags()
 	if err := set.Parse(args); errors.Is(err, flag.ErrHelp) {
-		set.SetOutput(output)
-		set.Usage()
+		all := pflag.NewFlagSet("manager", pflag.ContinueOnError) // it prints two dashes, as all pages do
+		all.AddGoFlagSet(set)
+		fmt.Fprintf(output, "Usage: manager [flags]\n\n%s", all.FlagUsages())
 		return nil, err
 	} else if err != nil {
 		return nil, &usageError{suggested(err, set)}
@@ -183,8 +183,6 @@ func (f *flags) check(rest []string) error {
 		return errors.New("--config is empty: set the configuration file")
 	case !slices.Contains([]string{"", uninstallCheck, uninstallClean}, f.uninstall):
 		return fmt.Errorf("--uninstall: %q is neither %s nor %s", f.uninstall, uninstallCheck, uninstallClean)
-	case f.workers < 1:
-		return fmt.Errorf("--workers: %d is too low: set 1 or more", f.workers)
 	default:
 		return f.metrics.check()
 	}

@@ -132,7 +132,7 @@ func (a *app) switchOn(ctx context.Context, c *config.Config) (err error) {
 	if len(leftOut) > 0 {
 		a.logger.Info("the dry run leaves out the features of these fields of the configuration, because they write", "fields", leftOut)
 	}
-	a.traces, err = newTraces(ctx, a.features.Traces.Endpoint, a.options.version)
+	a.traces, err = newTraces(ctx, a.options.version)
 	return err
 }
 
@@ -354,7 +354,7 @@ func (a *app) greet() {
 	at := a.servers.addresses
 	a.logger.Info("listening", "metrics", at.Metrics, "health", at.Health, "evictions", at.Evictions)
 	a.logger.Info("starting", "version", a.options.version, "dryRun", a.dryRun != nil, "apiServer", a.manager.GetConfig().Host,
-		"registries", a.drivers.inForce().drivers(), "lease", lease, "workers", a.flags.workers,
+		"registries", a.drivers.inForce().drivers(), "lease", lease, "workers", config.Workers,
 		"memoryLimit", debug.SetMemoryLimit(-1))
 	if a.options.listening != nil {
 		a.options.listening(at)

@@ -126,7 +126,7 @@ func (r *reload) applied(ctx context.Context) {
 func (r *reload) refused(err error) {
 	r.metrics.Refused()
 	// Wrapped, so that the logger does not list the causes a second time.
-	r.logger.Error(fmt.Errorf("%s: %w", r.path, err), "configuration refused, the previous one stays in force")
+	r.logger.Error(fmt.Errorf("%s: %w", r.path, err), "failed to apply the configuration: it is refused, and the previous one stays in force")
 	r.refusal = err.Error()
 	r.event = lasting{action: "Reload", reason: "ConfigRefused", note: "the previous configuration stays in force: " + r.refusal}
 }

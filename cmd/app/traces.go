@@ -36,27 +36,19 @@ type traces struct {
 	provider *sdktrace.TracerProvider
 }
 
-// newTraces returns nil if neither the configuration nor OpenTelemetry's environment has a receiver. That environment has also the
-// headers, certificates, the sampler and the attributes of the resource.
-func newTraces(ctx context.Context, endpoint, version string) (*traces, error) {
+// newTraces returns nil if OpenTelemetry's environment has no receiver. That environment has also the headers, certificates, the sampler
+// and the attributes of the resource.
+func newTraces(ctx context.Context, version string) (*traces, error) {
 	get := func(name string) string {
 		return cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_"+name), os.Getenv("OTEL_EXPORTER_OTLP_"+name))
 	}
-	if endpoint == "" && get("ENDPOINT") == "" || os.Getenv("OTEL_SDK_DISABLED") == "true" || os.Getenv("OTEL_TRACES_EXPORTER") == "none" {
+	if get("ENDPOINT") == "" || os.Getenv("OTEL_SDK_DISABLED") == "true" || os.Getenv("OTEL_TRACES_EXPORTER") == "none" {
 		return nil, nil //nolint:nilnil // a nil *traces is one that is off
 	}
 	if protocol := get("PROTOCOL"); protocol != "" && protocol != "http/protobuf" {
 		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL is %s: set http/protobuf, which most receivers take at port 4318", protocol)
 	}
-	var options []otlptracehttp.Option
-	if endpoint != "" {
-		full, err := url.JoinPath(endpoint, "v1", "traces")
-		if err != nil {
-			return nil, fmt.Errorf("traces.endpoint: %w", err)
-		}
-		options = append(options, otlptracehttp.WithEndpointURL(full))
-	}
-	exporter, err := otlptracehttp.New(ctx, options...)
+	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("making the exporter of traces: %w", err)
 	}

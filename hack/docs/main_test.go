@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -38,9 +39,11 @@ func TestEveryMetricOfTheProductHasARow(t *testing.T) {
 	}
 }
 
-func TestEveryReasonIsUsedAndHasARow(t *testing.T) {
+// TestEveryReasonIsUsedAndHasAHeading: the kubectl plugin and the status page link to a reason by its name in small letters, which is the
+// anchor of its heading.
+func TestEveryReasonIsUsedAndHasAHeading(t *testing.T) {
 	t.Parallel()
-	page, err := reasonsPage()
+	page, _, err := reasonsPage()
 	expect.NoError(t, err)
 	used := map[string]bool{}
 	eachNode(t, "../../internal", func(node ast.Node) {
@@ -51,24 +54,36 @@ func TestEveryReasonIsUsedAndHasARow(t *testing.T) {
 		}
 	})
 	for reason := range used {
-		expectRow(t, page, reason)
+		if want := "\n### " + reason + "\n"; strings.Count(page, want) != 1 {
+			t.Errorf("the page has not once %q", want)
+		}
 	}
-	if len(used) != len(page.rows) {
-		t.Errorf("the code uses %d reasons, the page has %d", len(used), len(page.rows))
+	if got := strings.Count(page, "\n### "); len(used) != got {
+		t.Errorf("the code uses %d reasons, the page has %d", len(used), got)
 	}
 }
 
-// TestALinkLeadsToEachReason: the kubectl plugin and the status page link to a reason by its name in small letters.
-func TestALinkLeadsToEachReason(t *testing.T) {
+// TestReasonsInChinese: the translation has the same reasons in the same groups. Links and words are its own.
+func TestReasonsInChinese(t *testing.T) {
 	t.Parallel()
-	page, err := reasonsPage()
+	page, _, err := reasonsPage()
 	expect.NoError(t, err)
-	text := page.String()
-	for _, row := range page.rows {
-		if want := `| <a id="` + strings.ToLower(row[0]) + `"></a>` + row[0] + ` |`; strings.Count(text, want) != 1 {
-			t.Errorf("the page has not once %s", want)
+	text, err := os.ReadFile(filepath.Join(reference, "reasons.zh-CN.md"))
+	expect.NoError(t, err)
+	expect.Equal(t, strings.Join(headingsOf(page), "\n"), strings.Join(headingsOf(string(text)), "\n"), "reasons and groups of reasons.zh-CN.md")
+}
+
+// headingsOf returns the reasons of a page, with a line for the beginning of each group.
+func headingsOf(page string) (all []string) {
+	for line := range strings.Lines(page) {
+		switch {
+		case strings.HasPrefix(line, "## "):
+			all = append(all, "##")
+		case strings.HasPrefix(line, "### "):
+			all = append(all, strings.TrimSpace(line))
 		}
 	}
+	return all
 }
 
 func TestEveryFlagSaysWhatItMeans(t *testing.T) {
@@ -94,7 +109,7 @@ func TestAConstantThatTheReaderCannotUse(t *testing.T) {
 		file, err := parser.ParseFile(token.NewFileSet(), "", "package x\n"+test.source, parser.ParseComments)
 		expect.NoError(t, err)
 		spec := file.Decls[0].(*ast.GenDecl).Specs[0].(*ast.ValueSpec)
-		_, err = reasonRow(spec)
+		_, err = readReason(spec)
 		expect.Error(t, test.reason, err, test.want)
 	})
 }

@@ -46,7 +46,11 @@ func flags(b *strings.Builder, set *pflag.FlagSet) {
 			return
 		}
 		value, usage := pflag.UnquoteUsage(f)
-		rows = append(rows, flagRow(f.Name, value, f.DefValue, usage))
+		row := flagRow(f.Name, value, f.DefValue, usage)
+		if f.Shorthand != "" {
+			row[0] = code("-"+f.Shorthand) + ", " + row[0]
+		}
+		rows = append(rows, row)
 	})
 	fmt.Fprintf(b, "\n%s", table(flagHead(), rows))
 }

@@ -10,6 +10,24 @@ VERSION = os.environ.get("SITE_VERSION", "dev")
 REPOSITORY = "https://github.com/rollcall-dev/rollcall/blob/" + ("main" if VERSION == "dev" else VERSION)
 LINK = re.compile(r"(?<=\]\()(?:\.\./)+[^)\s]+")
 ITEM = re.compile(r"(\n\n(?: {2}[^\n]+\n)+)(?=\d+\. )")
+TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
+HEAD = re.compile(r"<th(?:\s[^>]*)?>(.*?)</th>", re.DOTALL)
+ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
+TAG = re.compile(r"<[^>]+>")
+# An identifier stays in one piece. On a phone each row is a block, in which each cell has the name of its column.
+STYLE = """<style>
+.md-typeset td code { white-space: nowrap; }
+@media (max-width: 44.9em) {
+  .md-typeset td code { white-space: normal; overflow-wrap: anywhere; word-break: normal; }
+  .md-typeset__table, .md-typeset table:not([class]) { display: block; }
+  .md-typeset table:not([class]) thead { display: none; }
+  .md-typeset table:not([class]) :is(tbody, tr, td) { display: block; }
+  .md-typeset table:not([class]) td { border-top: 0; min-width: 0; padding: .2em 1em; }
+  .md-typeset table:not([class]) tr { border-top: .05rem solid var(--md-typeset-table-color); padding: .4em 0; }
+  .md-typeset table:not([class]) td[data-column]::before { content: attr(data-column) ": "; opacity: .7; }
+  .md-typeset table:not([class]) td:empty { display: none; }
+}
+</style>"""
 FENCE = re.compile(r"^(\s*```\w+) .*$", re.MULTILINE)
 
 
@@ -30,3 +48,27 @@ def on_page_markdown(markdown, page, **_):
         raise PluginError(f"{page.file.src_uri}: only GitHub draws mermaid, so use text or a table")
     markdown = ITEM.sub(r"\1\n", markdown)
     return LINK.sub(target, FENCE.sub(r"\1", markdown))
+
+
+def on_page_content(html, **_):
+    """Each cell of a table gets the name of its column, which STYLE shows on a phone."""
+
+    def name(table):
+        columns = [TAG.sub("", head).replace('"', "&quot;") for head in HEAD.findall(table[0])]
+
+        def row(cells):
+            names = iter(columns)
+
+            def cell(tag):
+                column = next(names, "")
+                return f'<td data-column="{column}"{tag[1]}>' if column else tag[0]
+
+            return re.sub(r"<td([^>]*)>", cell, cells[0])
+
+        return ROW.sub(row, table[0])
+
+    return TABLE.sub(name, html)
+
+
+def on_post_page(output, **_):
+    return output.replace("</head>", STYLE + "</head>", 1)

@@ -117,6 +117,8 @@ type Refusal struct {
 	Message string
 	// After is when to ask again; zero if an event will tell.
 	After time.Duration
+	// Calm: it is not known yet, and passes by itself.
+	Calm bool
 }
 
 // Ask returns nil if the pod may use the name. A registered pod stays, whatever the answer.
@@ -279,7 +281,7 @@ func (c *Claims) refusal(u Use) *Refusal {
 	of, known := c.namespaces[namespace]
 	switch {
 	case !known:
-		return &Refusal{Reason: reason.NotPermitted, After: recheck,
+		return &Refusal{Reason: reason.ManagerNotReady, Calm: true, After: recheck,
 			Message: fmt.Sprintf("the manager's cache does not have namespace %s yet", namespace)}
 	case !u.Rules.Services.Allowed.Allows(namespace, of.labels, u.name()):
 		return &Refusal{Reason: reason.ServiceNotAllowed, Message: service.NotAllowed(namespace, u.name())}
@@ -292,7 +294,7 @@ func (c *Claims) claimedByAnother(u Use) *Refusal {
 	if owner == u.Pod.Namespace || c.shares(u.Rules, owner, u.name()) && c.shares(u.Rules, u.Pod.Namespace, u.name()) {
 		return nil
 	}
-	refusal := &Refusal{Reason: reason.ServiceClaimed, Message: fmt.Sprintf(
+	refusal := &Refusal{Reason: reason.ServiceNotAllowed, Message: fmt.Sprintf(
 		"service %q belongs to namespace %s: %s; set another name in annotation %s, put {namespace} into service.name, or give "+
 			"the name to both in service.allowed with shared: true", u.Service, owner, because, service.AnnotationServices)}
 	if !until.IsZero() {

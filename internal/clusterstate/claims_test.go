@@ -156,6 +156,9 @@ func (s *scene) refusal(namespace string) string {
 	if refused == nil {
 		return ""
 	}
+	if refused.Calm {
+		return "calm " + string(refused.Reason) + ": " + refused.Message
+	}
 	return string(refused.Reason) + ": " + refused.Message
 }
 
@@ -239,7 +242,7 @@ func TestWhoseANameIs(t *testing.T) {
 			for _, namespace := range []string{first, second} {
 				want := ""
 				if namespace != tc.owner {
-					want = `ServiceClaimed: service "web" belongs to namespace ` + tc.owner + ": " + tc.because
+					want = `ServiceNotAllowed: service "web" belongs to namespace ` + tc.owner + ": " + tc.because
 				}
 				if got := s.refusal(namespace); !begins(got, want) {
 					t.Errorf("%s is refused with %q, want %q: %s", namespace, got, want, tc.reason)
@@ -273,23 +276,23 @@ func TestWhoMayUseAName(t *testing.T) {
 		asks   string
 		want   string
 	}{
-		"one that is not seen yet":    {"its age and labels are not known", nil, "unseen", "NotPermitted: the manager's cache does not have "},
-		"not seen, of a shared name":  {"its labels may decide", steps{shared("*")}, "unseen", "NotPermitted"},
+		"one that is not seen yet":    {"its age and labels are not known", nil, "unseen", "calm ManagerNotReady: the manager's cache does not have "},
+		"not seen, of a shared name":  {"its labels may decide", steps{shared("*")}, "unseen", "calm ManagerNotReady"},
 		"one that no workload is in":  {"no other has the name", steps{reads()}, second, ""},
 		"the first of two as old":     {"the answer is the same after a restart", steps{reads("a-twin", "z-twin")}, "a-twin", ""},
-		"the second of two as old":    {"the same", steps{reads("a-twin", "z-twin")}, "z-twin", "ServiceClaimed"},
+		"the second of two as old":    {"the same", steps{reads("a-twin", "z-twin")}, "z-twin", "ServiceNotAllowed"},
 		"not given":                   {"the policy comes first", steps{to(second)}, first, "ServiceNotAllowed: service.allowed"},
 		"shared":                      {"both may have it", steps{shared("*"), joins(first)}, second, ""},
 		"shared, and used":            {"both may have it", steps{shared("*")}, second, ""},
-		"shared by others alone":      {"they have it, and the name is theirs", steps{shared(second), joins(second)}, first, "ServiceClaimed: service \"web\" belongs to namespace mall"},
-		"had by one that shares not":  {"it did not agree", steps{shared(second, "a-twin"), joins(first)}, second, "ServiceClaimed"},
+		"shared by others alone":      {"they have it, and the name is theirs", steps{shared(second), joins(second)}, first, "ServiceNotAllowed: service \"web\" belongs to namespace mall"},
+		"had by one that shares not":  {"it did not agree", steps{shared(second, "a-twin"), joins(first)}, second, "ServiceNotAllowed"},
 		"given to one, and not seen":  {"the policy comes first", steps{shared("a-twin")}, "z-twin", "ServiceNotAllowed: service.allowed"},
-		"given to two":                {"one has it", steps{to("*")}, second, "ServiceClaimed"},
+		"given to two":                {"one has it", steps{to("*")}, second, "ServiceNotAllowed"},
 		"given by its label":          {"", steps{given(service.Allowance{Selector: labelled})}, first, ""},
 		"given no more to the owner":  {"it is free for those who may have it", steps{joins(first), to(second)}, second, ""},
 		"used in one that is gone":    {"it comes last", steps{reads("gone")}, first, ""},
 		"had in one that is gone too": {"that comes last", steps{joins("gone"), tries(first)}, first, ""},
-		"taken in one that is gone":   {"its pods have yet to leave", steps{joins("gone")}, first, "ServiceClaimed"},
+		"taken in one that is gone":   {"its pods have yet to leave", steps{joins("gone")}, first, "ServiceNotAllowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -46,8 +46,9 @@ func (i *Identity) Learn(ctx context.Context) string {
 	uid, err := ReadUID(ctx, i.server)
 	if err != nil {
 		if ctx.Err() == nil && !i.refused.Swap(true) {
-			i.logger.Error(err, "this cluster can't be told from another one with the same name in the configuration, so removals of entries that "+
-				"carry a cluster's UID wait for a person's approval: grant Rollcall the right to get the namespace kube-system")
+			i.logger.Error(err, "failed to read the UID of this cluster: this cluster can't be told from another one with the same name in "+
+				"the configuration, so removals of entries that carry a cluster's UID wait for a person's approval: grant Rollcall the right to "+
+				"get the namespace kube-system")
 		}
 		return ""
 	}

@@ -91,7 +91,7 @@ func TestNameRefused(t *testing.T) {
 		asks   string
 		want   string
 	}{
-		"used by the older":  {"its pods would wait", cloneSet(first, "web=80"), "api=80,web=80", "ServiceClaimed"},
+		"used by the older":  {"its pods would wait", cloneSet(first, "web=80"), "api=80,web=80", "ServiceNotAllowed"},
 		"another name":       {"none has it", cloneSet(first, "web=80"), "api=80", ""},
 		"used without hooks": {"such a workload registers nothing", hookless, "web=80", ""},
 		"badly described":    {"its pods get the warning", cloneSet(first, "web=many"), "web=80", ""},

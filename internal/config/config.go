@@ -92,13 +92,14 @@ type Resync struct {
 	MaxRemovals intstr.IntOrString
 }
 
+// Workers is how many pods are worked on at once; a call holds its worker. What a registry's maxInFlight may be at most follows from it, so
+// that every registry finds workers although all others hang.
+const Workers = 512
+
 // Limits is what a configuration is checked against that it does not hold itself.
 type Limits struct {
 	// Drivers are the names that a registry's driver may have; nil allows all.
 	Drivers []string
-	// Workers is how many pods are worked on at once; a call holds its worker. What a registry's maxInFlight may be at most
-	// follows from it, so that every registry finds workers although all others hang. 0 is no limit.
-	Workers int
 	// ClusterUID returns the UID of the namespace kube-system, if the cluster's name has it. Nil leaves the name as it is written.
 	ClusterUID func() (string, error)
 	// Unknown is called with the path of each field that is not read. Nil refuses such a field, and one below hooks is always

@@ -7,9 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +33,7 @@ hooks:
 `
 
 func limits() Limits {
-	return Limits{Drivers: []string{"memory", "http"}, Workers: 64}
+	return Limits{Drivers: []string{"memory", "http"}}
 }
 
 // unexported compares what the file says, and not what stood in the files that it names.
@@ -53,7 +51,7 @@ func TestParseDefaults(t *testing.T) {
 	want := &Config{
 		Cluster:           "prod-1",
 		Lease:             DefaultLease,
-		Registries:        map[string]Registry{"default": of("memory", "", 5*time.Second, 48)},
+		Registries:        map[string]Registry{"default": of("memory", "", 5*time.Second, 384)},
 		DefaultRegistries: []string{"default"},
 		Hooks:             lifecycle.Ownership{Owned: []string{"example.com/*"}},
 		Service:           service.Rules{Name: "{label:app}", Address: "PodIP", NetworkAddresses: service.PrivateRanges()},
@@ -112,7 +110,6 @@ enroll: true
 podCondition: true
 statusPage: true
 evictions: {enabled: true, limit: 2m, name: shop-evictions}
-traces: {endpoint: "http://collector:4318"}
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +154,6 @@ traces: {endpoint: "http://collector:4318"}
 		Features: Features{
 			Enroll: true, PodCondition: true, StatusPage: PageForAll,
 			Evictions: Evictions{Enabled: true, Limit: 2 * time.Minute, Name: "shop-evictions"},
-			Traces:    Traces{Endpoint: "http://collector:4318"},
 		},
 		single: true,
 	}
@@ -240,7 +236,7 @@ namespaces: []
 leaseDuration: 15s
 registry:
   driver: memory
-  maxInFlight: 48
+  maxInFlight: 384
   registeredBy: Rollcall
   timeout: 5s
 hooks:
@@ -301,7 +297,7 @@ func TestParseRegistries(t *testing.T) {
 		return head + "registries:\n- {name: old, driver: memory" + old + "}\n- {name: new, driver: http, endpoint: http://new, timeout: 2s" + now + "}\n"
 	}
 	both := map[string]Registry{
-		"old": of("memory", "", 5*time.Second, 48), "new": of("http", "http://new", 2*time.Second, 48),
+		"old": of("memory", "", 5*time.Second, 384), "new": of("http", "http://new", 2*time.Second, 384),
 	}
 	type row struct {
 		reason     string
@@ -313,7 +309,7 @@ func TestParseRegistries(t *testing.T) {
 	expect.Each(t, map[string]row{
 		"one of two is the default":  {"pods can be moved one workload at a time", two(", default: true", ""), both, []string{"old"}, "registries[old]"},
 		"both are the default":       {"the order means nothing", two(", default: true", ", default: true"), both, []string{"new", "old"}, "registries[new]"},
-		"for some namespaces":        {"the others have one too", two(", default: true", ", defaultFor: {namespaces: [shop]}"), both, []string{"old"}, "registries[old]"},
+		"for some namespaces":        {"the others have one too", two(", default: true", ", default: {namespaces: [shop]}"), both, []string{"old"}, "registries[old]"},
 		"a single one with a name":   {"there is no other to choose", head + "registries: [{name: old, driver: memory}]", map[string]Registry{"old": both["old"]}, []string{"old"}, "registries[old]"},
 		"a single one, chosen":       {"it may be said all the same", head + "registries: [{name: old, default: true, driver: memory}]", map[string]Registry{"old": both["old"]}, []string{"old"}, "registries[old]"},
 		"a single one, not chosen":   {"a pod is in one registry at least", head + "registries: [{name: old, default: false, driver: memory}]", map[string]Registry{"old": both["old"]}, []string{"old"}, "registries[old]"},
@@ -389,8 +385,7 @@ func TestParseRefuses(t *testing.T) {
 		"half a removal":                {"entries are counted", with("", "resync: {maxRemovals: 1.5}"), []string{"resync.maxRemovals", "1.5"}},
 		"an eviction's limit":           {"it would be let through as it comes", with("", "evictions: {limit: 0s}"), []string{"evictions.limit", "1s"}},
 		"a webhook's name":              {"it is a Service's", with("", "evictions: {name: A.b}"), []string{"evictions.name", "Service, Secret"}},
-		"traces to no URL":              {"the exporter would guess", with("", "traces: {endpoint: collector:4318}"), []string{"traces.endpoint", "http://collector:4318"}},
-		"a secret for traces":           {"the file is no place for it", with("", "traces: {endpoint: 'http://me:secret@collector'}"), []string{"traces.endpoint", "environment"}},
+		"a field of an older version":   {"strangers find out what became of it", with("", "traces: {endpoint: 'http://collector:4318'}"), []string{"traces", "unknown"}},
 		"resync as a list":              {"the kind is named", with("", "resync: []"), []string{"resync", "an array", "an object"}},
 		"proceeding":                    {"a person must say after how long", with("", "proceedAfter: {preDelete: Proceed}"), []string{"proceedAfter.preDelete", `such as "1s"`}},
 		"proceeding at 0s":              {"each deletion would lose requests", with("", "proceedAfter: {inPlaceUpdate: 0s}"), []string{"proceedAfter.inPlaceUpdate", `"1s" or more`}},
@@ -425,8 +420,8 @@ func TestParseRefuses(t *testing.T) {
 		"a timeout for another lease":   {"both are checked together", with("driver: memory", "driver: memory\n  timeout: 12600ms") + "leaseDuration: 30s\n", []string{"registry.timeout", "less than 12.6s"}},
 		"a zero timeout":                {"no call would ever succeed", with("driver: memory", "driver: memory\n  timeout: 0s"), []string{"registry.timeout", `"1ms" or more`}},
 		"too few calls":                 {"one service would hold up all others", with("driver: memory", "driver: memory\n  maxInFlight: 1"), []string{"registry.maxInFlight", "2 or more"}},
-		"too many calls":                {"a slow registry would hold all workers", with("driver: memory", "driver: memory\n  maxInFlight: 49"), []string{"registry.maxInFlight", "at most 48", "--workers"}},
-		"too many of three":             {"two slow ones would hold all workers", several("[{name: a, default: true, driver: memory}, {name: b, driver: memory, maxInFlight: 25}, {name: c, driver: http}]"), []string{"registries[b].maxInFlight", "at most 24", "--workers"}},
+		"too many calls":                {"a slow registry would hold all workers", with("driver: memory", "driver: memory\n  maxInFlight: 385"), []string{"registry.maxInFlight", "at most 384"}},
+		"too many of three":             {"two slow ones would hold all workers", several("[{name: a, default: true, driver: memory}, {name: b, driver: memory, maxInFlight: 193}, {name: c, driver: http}]"), []string{"registries[b].maxInFlight", "at most 192"}},
 		"another writer":                {"the known ones are listed", with("driver: memory", "driver: memory\n  registeredBy: app"), []string{"registry.registeredBy: Unsupported", `"Rollcall", "App"`}},
 		"a timeout of text":             {"the form is shown", with("driver: memory", "driver: memory\n  timeout: soon"), []string{"registry.timeout", `"5s"`}},
 		"options of text":               {"the driver decodes an object", with("driver: memory", "driver: memory\n  options: x"), []string{"registry.options", "an object"}},
@@ -483,7 +478,7 @@ func TestParseRefuses(t *testing.T) {
 		"neither form":           {"the simpler one is shown", "cluster: a\nhooks: {owned: [a.io/b]}", []string{"registry.driver: Required", "http, memory"}},
 		"no registries":          {"a pod would be in none", several("[]"), []string{"registries: Required", "at least one"}},
 		"registries by name":     {"a list has an order, and each entry its name in it", several("{old: {driver: memory}}"), []string{"registries", "an object", "use a list"}},
-		"a registry of text":     {"its index is all that is known of it", several("[old]"), []string{"registries[0]", "an object with the fields name, default, defaultFor, driver, endpoint"}},
+		"a registry of text":     {"its index is all that is known of it", several("[old]"), []string{"registries[0]", "an object with the fields name, default, driver, endpoint"}},
 		"no name":                {"an annotation has it", several("[{driver: memory}]"), []string{"registries[0].name: Required", "such as main"}},
 		"an odd name":            {"an annotation has it", several("[{name: Old_1, driver: memory}]"), []string{"registries[0].name: Invalid", `"Old_1"`, "lower-case"}},
 		"a name with a comma":    {"the annotation has it between names", several(`[{name: "a,b", driver: memory}]`), []string{"registries[0].name: Invalid"}},
@@ -508,9 +503,9 @@ func TestParseRefuses(t *testing.T) {
 			[]string{"registries[b].endpoint: Invalid", "registries[a] is the same server", "registries[d].endpoint: Invalid"}},
 		"no default of two": {"which of them did you mean?", several("[{name: old, driver: memory}, {name: new, driver: memory}]"),
 			[]string{"registries: Required", "set default: true in one or more"}},
-		"a default for nobody": {"it must say for whom", several("[{name: a, driver: memory, defaultFor: {}}]"),
-			[]string{"registries[a].defaultFor.namespaces: Required", "choose namespaces by their names"}},
-		"a default of text": {"the kind is named", several("[{name: old, default: 'yes', driver: memory}]"), []string{"registries[old].default", "a string", "true or false"}},
+		"a default for nobody": {"it must say for whom", several("[{name: a, driver: memory, default: {}}]"),
+			[]string{"registries[a].default.namespaces: Required", "choose namespaces by their names"}},
+		"a default of text": {"the kind is named", several("[{name: old, default: 'yes', driver: memory}]"), []string{"registries[old].default", "a string", "true or false, or an object"}},
 		"several at once":   {"one look must be enough", with("prod-1", `""`) + "drain: -1s\nfoo: 1\n", []string{"cluster: Required", "drain", "foo"}},
 	}, func(t *testing.T, tc row) {
 		c, err := Parse([]byte(tc.file), limits())
@@ -611,33 +606,23 @@ func TestParseOfUnknownFields(t *testing.T) {
 
 func TestMaxInFlightByDefault(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason              string
-		workers, registries int
-		want                int
-	}{
-		"many workers":             {"more would be of no use", 1000, 1, DefaultMaxInFlight},
-		"few workers":              {"a slow registry must leave some of them", 8, 1, 6},
-		"no limit":                 {"the number of workers is not known", 0, 7, DefaultMaxInFlight},
-		"one worker":               {"a service has a call, and another one", 1, 1, 2},
-		"the default":              {"three quarters of 512", 512, 1, 384},
-		"the default of two":       {"one that hangs leaves a quarter to the other", 512, 2, 384},
-		"the default of three":     {"two that hang leave a quarter to the third", 512, 3, 192},
-		"the default of ten":       {"nine that hang leave a quarter to the tenth", 512, 10, 42},
-		"as few as are of use":     {"each has two calls, and one more worker is left", 27, 11, 2},
-		"a share that is not even": {"what is left over is everybody's", 100, 5, 18},
+	for registries, want := range map[int]int{
+		1: 384, 2: 384, // one that hangs leaves a quarter of the workers to the other
+		3: 192, 10: 42, 193: leastInFlight,
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c, err := Parse([]byte(registriesOf(tc.registries)), Limits{Drivers: []string{"memory"}, Workers: tc.workers})
-			expect.NoError(t, err)
-			for name, r := range c.Registries {
-				if r.MaxInFlight != tc.want {
-					t.Errorf("%s has %d calls, want %d\nwhy: %s", name, r.MaxInFlight, tc.want, tc.reason)
-				}
+		c, err := Parse([]byte(registriesOf(registries)), Limits{})
+		expect.NoError(t, err)
+		for name, r := range c.Registries {
+			if r.MaxInFlight != want {
+				t.Errorf("%s of %d has %d calls, want %d", name, registries, r.MaxInFlight, want)
 			}
-		})
+			if held := (registries - 1) * r.MaxInFlight; 4*held > 3*Workers {
+				t.Errorf("of %d registries all but one can hold %d of %d workers", registries, held, Workers)
+			}
+		}
 	}
+	_, err := Parse([]byte(registriesOf(194)), Limits{})
+	expect.Error(t, "each needs a call for another service", err, "194 registries are too many, since those that hang must leave workers for the others: set at most 193")
 }
 
 // registriesOf is a configuration with so many registries.
@@ -648,37 +633,6 @@ func registriesOf(n int) string {
 		_, _ = fmt.Fprintf(text, "- {name: r%d, driver: memory, default: %t}\n", i, i == 0)
 	}
 	return text.String()
-}
-
-// The condition itself, and that the number of workers that an error asks for is enough and no more.
-func TestMaxInFlightLeavesWorkersToOtherRegistries(t *testing.T) {
-	t.Parallel()
-	asked := regexp.MustCompile(`--workers to (\d+) or more`)
-	parse := func(workers, registries int) (*Config, error) {
-		return Parse([]byte(registriesOf(registries)), Limits{Drivers: []string{"memory"}, Workers: workers})
-	}
-	for _, workers := range []int{1, 2, 3, 4, 10, 27, 512} {
-		for registries := 2; registries < 12; registries++ {
-			c, err := parse(workers, registries)
-			if err == nil {
-				if held := (registries - 1) * c.Registries["r0"].MaxInFlight; 4*held > 3*workers {
-					t.Errorf("of %d registries all but one can hold %d of %d workers", registries, held, workers)
-				}
-				continue
-			}
-			found := asked.FindStringSubmatch(err.Error())
-			if found == nil {
-				t.Fatalf("%d workers for %d registries: %v: it does not say how many to set", workers, registries, err)
-			}
-			enough, _ := strconv.Atoi(found[1])
-			if _, err := parse(enough, registries); err != nil {
-				t.Errorf("%d registries: %d workers were asked for and are not enough: %v", registries, enough, err)
-			}
-			if _, err := parse(enough-1, registries); err == nil {
-				t.Errorf("%d registries: %d workers were asked for and one less is enough", registries, enough)
-			}
-		}
-	}
 }
 
 func TestCheckReload(t *testing.T) {

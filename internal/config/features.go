@@ -1,11 +1,9 @@
 package config
 
 import (
-	"net/url"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // Features are off unless the file switches them on, but for the status page, and hold for the life of the process.
@@ -16,7 +14,6 @@ type Features struct {
 	PodCondition bool
 	StatusPage   StatusPage
 	Evictions    Evictions
-	Traces       Traces
 }
 
 // StatusPage is who is shown pods on the status page.
@@ -39,16 +36,9 @@ type Evictions struct {
 	Name string
 }
 
-// Traces is where spans go.
-type Traces struct {
-	// Endpoint is the URL of an OTLP receiver over HTTP; empty means none but that of OpenTelemetry's environment.
-	Endpoint string
-}
-
 func (o *object) features() Features {
 	f := Features{Enroll: o.flag("enroll"), PodCondition: o.flag("podCondition"), StatusPage: o.statusPage("statusPage")}
 	o.object("evictions", func(o *object) { f.Evictions = o.evictions() })
-	o.object("traces", func(o *object) { f.Traces = Traces{Endpoint: o.receiver("endpoint")} })
 	return f
 }
 
@@ -74,19 +64,9 @@ func (o *object) evictions() Evictions {
 	return e
 }
 
-func (o *object) receiver(name string) string {
-	endpoint := o.text(name)
-	u, err := url.Parse(endpoint)
-	if endpoint != "" && (err != nil || u.Host == "" || u.User != nil || u.Scheme != "http" && u.Scheme != "https") {
-		o.invalid(name, field.OmitValueType{}, "set the URL of an OTLP receiver over HTTP, such as http://collector:4318; credentials "+
-			"belong into OpenTelemetry's environment")
-	}
-	return endpoint
-}
-
 // WithoutWrites leaves out what writes something, and returns the fields of that.
 func (f Features) WithoutWrites() (left Features, out []string) {
-	left = Features{StatusPage: f.StatusPage, Traces: f.Traces, Evictions: f.Evictions}
+	left = Features{StatusPage: f.StatusPage, Evictions: f.Evictions}
 	left.Evictions.Enabled = false
 	return left, f.differ(left)
 }
@@ -101,7 +81,6 @@ func (f Features) differ(other Features) (fields []string) {
 		{"podCondition", f.PodCondition != other.PodCondition},
 		{"statusPage", f.StatusPage != other.StatusPage},
 		{"evictions", f.Evictions != other.Evictions},
-		{"traces", f.Traces != other.Traces},
 	} {
 		if of.differs {
 			fields = append(fields, of.name)

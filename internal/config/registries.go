@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"math"
 	"net/url"
 	"slices"
 	"strings"
@@ -25,7 +24,7 @@ func (c *Config) readRegistries(o *object, limits Limits) {
 	one, several := o.any("registry"), o.list("registries")
 	c.Registries, c.single = map[string]Registry{}, o.fields["registries"] == nil
 	if c.single {
-		most := o.mostInFlight(1, limits)
+		most := o.mostInFlight(1)
 		o.object("registry", func(o *object) { c.Registries[DefaultRegistry] = o.registry(c, limits, most) })
 		c.DefaultRegistries = []string{DefaultRegistry}
 		return
@@ -37,32 +36,34 @@ func (c *Config) readRegistries(o *object, limits Limits) {
 	if len(several) == 0 {
 		o.required("registries", "add at least one registry, with its name")
 	}
-	most := o.mostInFlight(len(several), limits)
+	most := o.mostInFlight(len(several))
 	o.objects("registries", c.entryPath, func(_ int, o *object) {
-		name, isDefault := o.registryName("name", c.Registries), o.flag("default")
-		if o.any("defaultFor") == nil {
-			isDefault = isDefault || len(several) == 1
-		} else {
-			o.object("defaultFor", func(o *object) { c.setDefaultFor(name, o.namespacesChosen()) })
-		}
-		if o.inForce["default"] = isDefault; isDefault {
-			c.DefaultRegistries = append(c.DefaultRegistries, name)
-		}
+		name := o.registryName("name", c.Registries)
+		c.readDefault(o, name, len(several) == 1)
 		c.Registries[name] = o.registry(c, limits, most)
 	})
 	slices.Sort(c.DefaultRegistries)
 	c.differentServers(o.validator)
 	if len(several) > 0 && len(c.DefaultRegistries)+len(c.DefaultsFor) == 0 {
 		o.required("registries",
-			"set default: true in one or more of them, or defaultFor: pods without the annotation rollcall.dev/registries are in these")
+			"set default: true in one or more of them, or the namespaces for which it is one: pods without the annotation "+
+				"rollcall.dev/registries are in these")
 	}
 }
 
-func (c *Config) setDefaultFor(registry string, chosen service.Allowance) {
-	if c.DefaultsFor == nil {
-		c.DefaultsFor = map[string]service.Allowance{}
+// readDefault reads for whom a registry is the default: all, no one, or the namespaces that an object chooses.
+func (c *Config) readDefault(o *object, registry string, single bool) {
+	if _, chooses := o.any("default").(map[string]any); chooses {
+		if c.DefaultsFor == nil {
+			c.DefaultsFor = map[string]service.Allowance{}
+		}
+		o.object("default", func(o *object) { c.DefaultsFor[registry] = o.namespacesChosen() })
+		return
 	}
-	c.DefaultsFor[registry] = chosen
+	isDefault := get(o, "default", "true or false, or an object that chooses namespaces", false) || single
+	if o.inForce["default"] = isDefault; isDefault {
+		c.DefaultRegistries = append(c.DefaultRegistries, registry)
+	}
 }
 
 // entryPath has the name of a registry in place of its index, if it has one that no entry before it has.
@@ -122,8 +123,8 @@ func (o *object) registry(of *Config, limits Limits, mostInFlight int) Registry 
 	if r.MaxInFlight < leastInFlight {
 		o.invalid("maxInFlight", r.MaxInFlight, fmt.Sprintf("set %d or more: one service gets at most half of them", leastInFlight))
 	} else if r.MaxInFlight > mostInFlight {
-		o.invalid("maxInFlight", r.MaxInFlight, fmt.Sprintf("set at most %d, three quarters of --workers divided by the number of "+
-			"other registries, so that slow registries leave workers for the others", mostInFlight))
+		o.invalid("maxInFlight", r.MaxInFlight, fmt.Sprintf("set at most %d, which is %d divided by the number of other registries: slow "+
+			"registries must leave workers for the others", mostInFlight, Workers*3/4))
 	}
 	r.RegisteredByApp = o.oneOf("registeredBy", "Rollcall", "App") == "App"
 	if o.any("readerLag") != nil {
@@ -151,15 +152,13 @@ func (o *object) driver(name string, drivers []string) string {
 
 // mostInFlight is how many calls to one of so many registries may be under way. All registries but one together get at
 // most three quarters of the workers, so that the one finds workers although all others hang.
-func (o *object) mostInFlight(registries int, limits Limits) int {
-	if limits.Workers == 0 {
-		return math.MaxInt
-	}
-	share, others := limits.Workers*3/4, max(registries-1, 1)
+func (o *object) mostInFlight(registries int) int {
+	const share = Workers * 3 / 4
+	others := max(registries-1, 1)
 	if registries > 1 && share < leastInFlight*others {
 		o.add(field.Invalid(o.at("registries"), field.OmitValueType{}, fmt.Sprintf(
-			"%d registries need more than %d workers, so that registries that hang leave workers for the others: set --workers to %d or "+
-				"more, or name fewer registries", registries, limits.Workers, (4*leastInFlight*others+2)/3)))
+			"%d registries are too many, since those that hang must leave workers for the others: set at most %d",
+			registries, share/leastInFlight+1)))
 	}
 	return max(share/others, leastInFlight)
 }

@@ -84,11 +84,11 @@ func TestDriversOfNoManager(t *testing.T) {
 	}
 }
 
-func TestParseDefaultFor(t *testing.T) {
+func TestParseDefaultForNamespaces(t *testing.T) {
 	t.Parallel()
 	const file = "cluster: a\nhooks: {owned: [a.io/b]}\nregistries:\n- {name: main, default: true, driver: memory}\n" +
-		"- {name: retail, driver: memory, defaultFor: {namespaceSelector: {matchLabels: {unit: retail}}}}\n" +
-		"- {name: shop, driver: memory, defaultFor: {namespaces: [shop-*]}}\n"
+		"- {name: retail, driver: memory, default: {namespaceSelector: {matchLabels: {unit: retail}}}}\n" +
+		"- {name: shop, driver: memory, default: {namespaces: [shop-*]}}\n"
 	c, err := Parse([]byte(file), limits())
 	expect.NoError(t, err)
 	if shown := expectEffective(t, c); !strings.Contains(shown, "unit: retail") || !strings.Contains(shown, "- shop-*") {

@@ -173,7 +173,7 @@ func TestVirtualNodeIP(t *testing.T) {
 		address          service.Address
 		want             []string
 	}{
-		{"no hostPort is there", "node-1.nodes.vcluster.com", nodeIP, "HostIP", []string{"Warning VirtualNodeIP clients are given the address 192.0.2.1"}},
+		{"no hostPort is there", "node-1.nodes.vcluster.com", nodeIP, "HostIP", []string{"Warning UnreachableEntry clients are given the address 192.0.2.1"}},
 		{"the pod shows the real one", "node-1.nodes.vcluster.com", "10.96.0.9", "HostIP", nil},
 		{"a node of no virtual cluster", "node-1", nodeIP, "HostIP", nil},
 		{"clients are given the pod's", "node-1.nodes.vcluster.com", nodeIP, "PodIP", nil},
@@ -345,8 +345,8 @@ func TestIPv6MetadataThatClientsMiss(t *testing.T) {
 	_, doubtful := w.r.Tracker.TakeDoubted()
 	expect.Equal(t, []lifecycle.PodID{lifecycle.PodIDOf(lifecycle.PodOf(pod))}, doubtful, "the pods that are looked at because of the list")
 	w.reconciles(pod, "it stays where it is")
-	w.expectEvents("", `Warning IPv6Missing service "web" at 10.0.0.1:8080: applications' own entries of the service have metadata IPv6`)
-	w.expectWaits("nothing waits", Wait{Reason: "IPv6Missing", Since: w.clock.Now()})
+	w.expectEvents("", `Warning UnreachableEntry service "web" at 10.0.0.1:8080: applications' own entries of the service have metadata IPv6`)
+	w.expectWaits("nothing waits", Wait{Reason: "UnreachableEntry", Since: w.clock.Now()})
 
 	single := w.servingPod(w.cloneSet("api"), "api-1")
 	w.changePod(single, annotated(service.AnnotationServices, "web=8080"))
@@ -360,5 +360,5 @@ func TestIPv6MetadataThatClientsMiss(t *testing.T) {
 	set("{podIPv6}")
 	w.expectEvents("clients can't make a URL of it")
 	set("[{podIPv6}]")
-	w.expectEvents("it is corrected", "Normal Resolved IPv6Missing ")
+	w.expectEvents("it is corrected", "Normal Resolved UnreachableEntry ")
 }

@@ -201,7 +201,7 @@ func TestAppThatHasNotRegisteredKeepsThePodWaiting(t *testing.T) {
 	w.expectResult("it starts, and is looked for again", w.reconcile(pod), backoffBase)
 	w.expectJournal("", appIn+failed)
 	w.expectEvents("that is part of any start")
-	w.expectWaits("and yet it shows", Wait{Hook: "preNormal", Reason: "AppStarting", Since: w.clock.Now()})
+	w.expectWaits("and yet it shows", Wait{Hook: "preNormal", Reason: "AppNotRegistered", Since: w.clock.Now()})
 	w.expectHooks("", pod, "inPlaceUpdate preDelete")
 
 	w.sleep(visit.AppStarts)
@@ -231,7 +231,7 @@ func TestAppThatNeverRegistersHoldsNoName(t *testing.T) {
 	app.Register()
 	w.reconcile(pod)
 	w.expectHooks("its application has registered, and the other pod's has not", pod, "preNormal inPlaceUpdate preDelete")
-	w.expectRefused(waits, "ServiceClaimed")
+	w.expectRefused(waits, "ServiceNotAllowed")
 }
 
 // TestAppEntriesThatAreNotAsExpected: each has a reason of its own, by what the driver says or by what its list has.
@@ -271,27 +271,27 @@ func TestAppEntriesThatAreNotAsExpected(t *testing.T) {
 		"another name, by the driver": {
 			"the pod waits forever, and the cure is a word", 0,
 			func(w *world, pod *corev1.Pod) { w.registry.App(w.instance(pod, "web-v2", 8080)).Register() },
-			waits, `Warning AppOtherName hook preNormal waits: the application's own entry of service "web" at 10.0.0.1:8080: no application has ` +
+			waits, `Warning AppNotRegistered hook preNormal waits: the application's own entry of service "web" at 10.0.0.1:8080: no application has ` +
 				`registered web at 10.0.0.1:8080, which is registered as web-v2; the registry has 10.0.0.1:8080 under ["web-v2"]: set that in the annotation ` +
 				`rollcall.dev/services or in service.name, or have the application register as "web"`,
 		},
 		"another name, by the list": {
-			"it costs no call", 0, listed("web-v2"), waits, `Warning AppOtherName hook preNormal waits: the application's own entry of service "web"`,
+			"it costs no call", 0, listed("web-v2"), waits, `Warning AppNotRegistered hook preNormal waits: the application's own entry of service "web"`,
 		},
 		"the pod's other name": {
 			"the application has two, and the one is late", 0, listed("admin"), waits, "",
 		},
 		"two entries, by the driver": {
 			"both are steered, and one may be a dead container's", 2, func(*world, *corev1.Pod) {},
-			asserted, `Warning AppSeveralEntries the application's own entry of service "web" at 10.0.0.1:8080: there are several, which are taken ` +
+			asserted, `Warning OtherWriter the application's own entry of service "web" at 10.0.0.1:8080: there are several, which are taken ` +
 				`out and put back together: 2 applications have registered web`,
 		},
 		"two entries, by the list": {
-			"the driver's calls see one place", 1, listed("web", "web"), asserted, "Warning AppSeveralEntries",
+			"the driver's calls see one place", 1, listed("web", "web"), asserted, "Warning OtherWriter",
 		},
 		"two addresses, by the list": {
 			"clients are given the other whatever is done to the one", 1, elsewhere, asserted,
-			`Warning AppSeveralEntries the application's own entry of service "web" at 10.0.0.1:8080: the application has an entry at [fd00::1]:8080 too`,
+			`Warning OtherWriter the application's own entry of service "web" at 10.0.0.1:8080: the application has an entry at [fd00::1]:8080 too`,
 		},
 		"once, by the list": {"all is as it should be", 1, listed("web"), asserted, ""},
 		"the agent is away": {
@@ -357,12 +357,12 @@ func TestAppEntryOfAPodThatMayNotHaveItsNameIsTakenOut(t *testing.T) {
 		w.expectApp("its application has put it there", app, registry.InService)
 		if state == appspub.LifecycleStatePreparingUpdate {
 			w.expectHooks("clients are given it while OpenKruise would update it", stays, "inPlaceUpdate preDelete")
-			w.expectEvents("a person decides", `Warning ServiceClaimed hook inPlaceUpdate waits: service "taken" belongs to namespace older`)
+			w.expectEvents("a person decides", `Warning ServiceNotAllowed hook inPlaceUpdate waits: service "taken" belongs to namespace older`)
 		}
 	}
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingNormal)
 	w.reconcile(pod)
-	w.expectRefused(pod, "ServiceClaimed")
+	w.expectRefused(pod, "ServiceNotAllowed")
 }
 
 func TestAppEntryThatComesToTheAddressOfAGonePodIsSpared(t *testing.T) {
@@ -475,7 +475,7 @@ func TestAppThatPutsItselfBackIsTakenOutAgain(t *testing.T) {
 	w.expectResult("and they have to notice anew", w.reconcile(pod), 15*time.Second)
 	w.expectJournal("", appOut, writes)
 	w.expectApp("", app, registry.OutOfService)
-	w.expectEvents("", `Warning AppCameBack the application's own entry of service "web" at 10.0.0.1:8080 came back`)
+	w.expectEvents("", `Warning OtherWriter the application's own entry of service "web" at 10.0.0.1:8080 came back`)
 
 	w.sleep(time.Second)
 	app.PutBack()

@@ -72,14 +72,14 @@ func TestServiceNameBelongsToOneNamespace(t *testing.T) {
 	w.expectResult("no event tells when the name is free", w.reconcile(pod), waiting.Longest)
 	w.expectJournal("staging never joins prod")
 	w.expectHooks("", pod, "inPlaceUpdate preDelete")
-	w.expectEvents("", `Warning ServiceClaimed hook preNormal waits: service "web" belongs to namespace shop: its pods are registered `+
+	w.expectEvents("", `Warning ServiceNotAllowed hook preNormal waits: service "web" belongs to namespace shop: its pods are registered `+
 		"under it; set another name in annotation rollcall.dev/services")
 
 	t.Log("It may go as it came.")
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 	w.reconciles(pod, "it was never in", "write web-2")
 	w.expectHooks("", pod, "inPlaceUpdate")
-	w.expectEvents("", "Normal Resolved ServiceClaimed")
+	w.expectEvents("", "Normal Resolved ServiceNotAllowed")
 
 	t.Log("One that this manager knows nothing of.")
 	found := w.pod(staging, "web-9", unready, func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.9" })
@@ -88,7 +88,7 @@ func TestServiceNameBelongsToOneNamespace(t *testing.T) {
 	t.Log("The name becomes free.")
 	next := w.bornPod(staging, "web-3")
 	w.deleteCloneSet(prod)
-	w.expectRefused(next, "ServiceClaimed")
+	w.expectRefused(next, "ServiceNotAllowed")
 	w.leaves(first)
 	w.sleep(clusterstate.KeptFor - time.Second)
 	w.expectResult("not later than the name is free", w.reconcile(next), time.Second)
@@ -105,7 +105,7 @@ func TestWarningOutlastsAnUpdate(t *testing.T) {
 		w := newWorld(t)
 		prod := w.cloneSet("web")
 		first, pod := w.servingPod(prod, "web-1"), w.bornPod(w.cloneSet("web", inNamespace("staging")), "web-2")
-		w.expectRefused(pod, "ServiceClaimed")
+		w.expectRefused(pod, "ServiceNotAllowed")
 		for _, state := range update {
 			w.takeEvents()
 			w.reconcileIn(pod, state, unready)
@@ -113,14 +113,14 @@ func TestWarningOutlastsAnUpdate(t *testing.T) {
 		}
 		w.turn(pod, ready)
 		w.reconcile(pod)
-		w.expectEvents("another hook waits for it now", `Warning ServiceClaimed hook inPlaceUpdate waits: service "web" belongs to namespace shop`)
+		w.expectEvents("another hook waits for it now", `Warning ServiceNotAllowed hook inPlaceUpdate waits: service "web" belongs to namespace shop`)
 
 		w.deleteCloneSet(prod)
 		w.leaves(first)
 		w.sleep(clusterstate.KeptFor)
 		w.takeEvents()
 		w.expectJoins(pod)
-		w.expectEvents("it joins", "Normal Resolved ServiceClaimed resolved")
+		w.expectEvents("it joins", "Normal Resolved ServiceNotAllowed resolved")
 	})
 	t.Run("of a pod in rotation", func(t *testing.T) {
 		t.Parallel()
@@ -136,7 +136,7 @@ func TestWarningOutlastsAnUpdate(t *testing.T) {
 		w.expectEvents("the annotation is as it was")
 		w.turn(pod, func(p *corev1.Pod) { delete(p.Annotations, "rollcall.dev/drian") })
 		w.reconcile(pod)
-		w.expectEvents("it is mended", "Normal Resolved UnknownName resolved")
+		w.expectEvents("it is mended", "Normal Resolved InvalidPod resolved")
 	})
 }
 
@@ -191,7 +191,7 @@ func TestTakingAPodOutGivesNoRightToAName(t *testing.T) {
 			pod := w.bornPod(w.cloneSet("web"), "web-1")
 			w.expectJoins(pod)
 			w.turn(starts, ready)
-			w.expectRefused(starts, `ServiceClaimed service "web" belongs to namespace shop`)
+			w.expectRefused(starts, `ServiceNotAllowed service "web" belongs to namespace shop`)
 		})
 	}
 }

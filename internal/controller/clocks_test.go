@@ -36,7 +36,7 @@ func TestClockOfOpenKruiseIsAhead(t *testing.T) {
 	w.sleep(time.Second)
 	w.reconcile(pod)
 	w.expectHooks("the failure policy applies all the same", pod, "preDelete")
-	w.expectEvents("", "Warning Proceeded hook inPlaceUpdate was released after 1m0s")
+	w.expectEvents("", "Warning ReleasedUnacknowledged hook inPlaceUpdate was released after 1m0s")
 }
 
 func TestRolloutWaitsAndTheClockOfOpenKruiseIsAhead(t *testing.T) {

@@ -73,8 +73,8 @@ func TestPodWithAFollowerAndNoRight(t *testing.T) {
 
 func (w *world) expectFollowing(why string) {
 	w.Helper()
-	if waits := w.r.Waits(); len(waits) != 1 || waits[0].Reason != string(reason.Following) {
-		w.Fatalf("got %+v, want one pod with reason %s\nwhy: %s", waits, reason.Following, why)
+	if waits := w.r.Waits(); len(waits) != 1 || waits[0].Reason != string(reason.NotEffective) {
+		w.Fatalf("got %+v, want one pod with reason %s\nwhy: %s", waits, reason.NotEffective, why)
 	}
 }
 

@@ -227,7 +227,7 @@ func TestBackOff(t *testing.T) {
 	}{
 		"retryable": {"it doubles from its base, however many services fail", errors.New("down"), doubling, "Warning RegistryUnavailable "},
 		"timed out": {"it may have happened, and is tried again like what failed", context.DeadlineExceeded, doubling,
-			"Warning RegistryTimeout "},
+			"Warning RegistryUnavailable "},
 		"cancelled": {"the driver has, and the manager does not stop", wrapped(context.Canceled), doubling,
 			"Warning RegistryUnavailable "},
 		"terminal": {"trying again at once is useless, and nothing is ever given up",

@@ -32,7 +32,7 @@ func keptOtherwise(p *corev1.Pod) { p.Annotations[lifecycle.AnnotationKeepDetach
 // TestPodWithoutAWorkload: a person has taken it from its CloneSet, or the CloneSet has left it.
 func TestPodWithoutAWorkload(t *testing.T) {
 	t.Parallel()
-	const detached, orphaned = "Warning Detached the pod is out of rotation: its labels were changed", "Warning Orphaned the pod belongs to no workload"
+	const detached, orphaned = "Warning Orphaned the pod is out of rotation: its labels were changed", "Warning Orphaned the pod belongs to no workload"
 	type changes = []func(*corev1.Pod)
 	gone := func(w *world, web *kruisev1alpha1.CloneSet) { w.deleteCloneSet(web) }
 	for name, tc := range map[string]struct {
@@ -130,7 +130,7 @@ func TestUnadoptedPod(t *testing.T) {
 	w.reconcile(pod)
 	expectReads("its labels are others", 1)
 	w.expectNotInService(pod)
-	w.expectEvents("the CloneSet no longer selects it", "Warning Detached ")
+	w.expectEvents("the CloneSet no longer selects it", "Warning Orphaned ")
 }
 
 // TestDetachedPodStaysOut: what a person took out does not come back because something else goes.
@@ -157,8 +157,8 @@ func TestDetachedPodStaysOut(t *testing.T) {
 			w.changePod(pod, relabelled, unowned)
 			w.reconcile(pod)
 			w.expectNotInService(pod)
-			w.expectEvents("it is the last one of its service, too", "Warning Detached ")
-			w.expectWaits("it shows in the metric", Wait{Reason: "Detached", Since: w.clock.Now()})
+			w.expectEvents("it is the last one of its service, too", "Warning Orphaned ")
+			w.expectWaits("it shows in the metric", Wait{Reason: "Orphaned", Since: w.clock.Now()})
 
 			w.deleteCloneSet(web)
 			w.reconcile(pod)
@@ -171,7 +171,7 @@ func TestDetachedPodStaysOut(t *testing.T) {
 			w.changePod(pod, tc.back(w, web)...)
 			w.reconcile(pod)
 			w.expectInService(pod)
-			w.expectEvents(tc.reason, "Normal Resolved Detached ")
+			w.expectEvents(tc.reason, "Normal Resolved Orphaned ")
 			if w.record(pod).Detached {
 				t.Error("the record still has it as detached")
 			}
@@ -193,7 +193,7 @@ func TestDetachedPodInAnUpdate(t *testing.T) {
 			w.reconcile(pod)
 			w.expectNotInService(pod)
 			w.expectHooks("nothing holds it when it is deleted", pod, "")
-			w.expectEvents("it will not be updated", "Warning Detached ")
+			w.expectEvents("it will not be updated", "Warning Orphaned ")
 		})
 	}
 }

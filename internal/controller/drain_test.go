@@ -192,7 +192,7 @@ func TestReaderLag(t *testing.T) {
 	w.expectResult("the whole of it", w.reconcile(pod), time.Minute)
 	w.expectInService(pod)
 	w.expectHooks("clients do not know it yet", pod, "preDelete")
-	w.expectWaits("", Wait{Hook: "inPlaceUpdate", Reason: "ReadersLag", Since: w.clock.Now()})
+	w.expectWaits("", Wait{Hook: "inPlaceUpdate", Reason: "NotEffective", Since: w.clock.Now()})
 
 	w.takeJournal()
 	w.sleep(40 * time.Second)

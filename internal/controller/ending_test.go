@@ -131,15 +131,15 @@ func TestEndThatCannotBeRead(t *testing.T) {
 			pod := w.servingPods(1, onNode("node-1"))[0]
 			tc.write(w, pod, "in 2 minutes")
 			w.reconcile(pod)
-			w.expectEvents(tc.reason, "Warning InvalidEnd "+tc.want)
-			w.expectWaits(tc.reason, Wait{Reason: "InvalidEnd", Since: w.clock.Now()})
+			w.expectEvents(tc.reason, "Warning InvalidPod "+tc.want)
+			w.expectWaits(tc.reason, Wait{Reason: "InvalidPod", Since: w.clock.Now()})
 			w.reconcile(pod)
 			w.expectEvents("once")
 			w.expectInService(pod)
 
 			tc.write(w, pod, tc.mended(w.clock.Now().Add(time.Hour)))
 			w.reconcile(pod)
-			w.expectEvents("it is mended", "Normal Resolved InvalidEnd ")
+			w.expectEvents("it is mended", "Normal Resolved InvalidPod ")
 		})
 	}
 }
@@ -151,13 +151,13 @@ func TestUnknownName(t *testing.T) {
 	pod := w.servingPods(1)[0]
 	w.changePod(pod, annotated("rollcall.dev/drian", "60s"))
 	w.reconcile(pod)
-	w.expectEvents("", "Warning UnknownName the pod has annotation rollcall.dev/drian, which Rollcall does not know: did you mean rollcall.dev/drain?")
+	w.expectEvents("", "Warning InvalidPod the pod has annotation rollcall.dev/drian, which Rollcall does not know: did you mean rollcall.dev/drain?")
 	w.reconcile(pod)
 	w.expectEvents("once")
 	w.expectInService(pod)
 	w.changePod(pod, func(pod *corev1.Pod) { delete(pod.Annotations, "rollcall.dev/drian") })
 	w.reconcile(pod)
-	w.expectEvents("it is mended", "Normal Resolved UnknownName ")
+	w.expectEvents("it is mended", "Normal Resolved InvalidPod ")
 }
 
 // TestUnreadyTarget: a cloud's webhook adds the gate to pods that are behind its load balancer.
@@ -184,6 +184,6 @@ func TestInjectedPort(t *testing.T) {
 	})
 	w.reconcile(pod)
 	w.expectEvents("nothing waits for it, and clients can't reach the application",
-		"Warning InjectedPort the pod's port is 15090, of container proxy, which the workload's template lacks, and not 8080, of container main")
+		"Warning UnreachableEntry the pod's port is 15090, of container proxy, which the workload's template lacks, and not 8080, of container main")
 	w.expectInService(pod)
 }

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/internal/reason"
+	"github.com/rollcall-dev/rollcall/internal/plan"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -63,8 +63,8 @@ func (m *model) checkPatch(p *modelPod, seen, before, after *corev1.Pod, edited 
 	switch {
 	case !takesSkip(before, after):
 	case isFinished(after): // whose hooks are released together, in any state
-		p.freed, p.excused, m.manager.mayTell = true, true, reason.Skipped
-	case m.manager.mayTell != reason.Skipped && !edited:
+		p.freed, p.excused, m.manager.mayTell = true, true, plan.Skipped
+	case m.manager.mayTell != plan.Skipped && !edited:
 		m.violatef("the skip of %s was taken off, and released nothing", p.uid)
 	}
 	m.check()

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/plan"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -66,9 +67,9 @@ func (m *model) checkExcuse(p *modelPod, h lifecycle.Hook, before, after *corev1
 	}
 	switch {
 	case takesSkip(before, after) && (isFinished(after) || strings.Contains(before.Annotations[lifecycle.AnnotationSkip], string(h))):
-		p.freed, p.excused, m.manager.mayTell = true, true, reason.Skipped
+		p.freed, p.excused, m.manager.mayTell = true, true, plan.Skipped
 	case policy == "" && (missing != "" || doubted):
-		p.freed, p.excused, m.manager.mayTell = true, true, reason.Proceeded
+		p.freed, p.excused, m.manager.mayTell = true, true, plan.Proceeded
 	case missing != "":
 		m.violatef("I1: %s of %s was released, and %s; the policy: %s", h, p.uid, missing, policy)
 	default:
@@ -177,8 +178,13 @@ type modelRecorder struct{ m *model }
 // Eventf implements events.EventRecorder.
 func (r modelRecorder) Eventf(_, _ runtime.Object, _, why, _, note string, args ...any) {
 	// A remedy is a sentence of the docs, and none of it belongs to a walk.
-	r.m.logf("rollcall: says %s: %s", why, reason.WithoutRemedy(fmt.Sprintf(note, args...)))
-	if why == string(reason.Proceeded) || why == string(reason.Skipped) {
-		r.m.manager.told = reason.Reason(why)
+	text := reason.WithoutRemedy(fmt.Sprintf(note, args...))
+	r.m.logf("rollcall: says %s: %s", why, text)
+	if why != string(reason.ReleasedUnacknowledged) {
+		return
+	}
+	r.m.manager.told = plan.Proceeded
+	if strings.Contains(text, "was released by annotation") {
+		r.m.manager.told = plan.Skipped
 	}
 }

@@ -30,7 +30,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/observe"
-	"github.com/rollcall-dev/rollcall/internal/reason"
+	"github.com/rollcall-dev/rollcall/internal/plan"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
@@ -74,7 +74,7 @@ type modelManager struct {
 	unarmed []lifecycle.Handler
 	refused bool
 	// mayTell is the Event of a release in this visit, which needs one where mustTell, and told the one that came.
-	mayTell, told reason.Reason
+	mayTell, told plan.Excuse
 	mustTell      bool
 }
 
@@ -219,8 +219,8 @@ func (m *model) visit(p *modelPod) {
 	switch {
 	case m.manager.dead:
 		m.die()
-	case m.manager.told != m.manager.mayTell && (m.manager.told != "" && m.manager.edits == m.edits || m.manager.mustTell && !m.manager.refused):
-		m.violatef("%s was released with the Event %q, want %q", p.uid, m.manager.told, m.manager.mayTell)
+	case m.manager.told != m.manager.mayTell && (m.manager.told != plan.Acknowledged && m.manager.edits == m.edits || m.manager.mustTell && !m.manager.refused):
+		m.violatef("%s was released with the Event of excuse %d, want %d", p.uid, m.manager.told, m.manager.mayTell)
 	case err == nil && m.manager.seen == nil:
 		p.done = result.RequeueAfter == 0
 	case err == nil && !m.manager.refused && result.RequeueAfter != observe.StaleRecheck:
@@ -246,7 +246,7 @@ func (m *model) logWait(p *modelPod, again time.Duration) {
 
 // begin notes what the visit rests on.
 func (m *model) begin(p *modelPod) {
-	m.manager.began, m.manager.mayTell, m.manager.told, m.manager.mustTell = m.now, "", "", false
+	m.manager.began, m.manager.mayTell, m.manager.told, m.manager.mustTell = m.now, plan.Acknowledged, plan.Acknowledged, false
 	m.manager.edits, m.manager.seen, m.manager.refused, m.manager.unarmed = m.edits, p.versions[p.view], false, nil
 	if m.manager.seen == nil || !isReady(m.manager.seen) {
 		return

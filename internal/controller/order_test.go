@@ -18,7 +18,7 @@ func TestPodWithAProblem(t *testing.T) {
 		"InvalidPod": func(w *world, pod *corev1.Pod) {
 			w.changePod(pod, annotated(service.AnnotationMetadata, "weight=heavy"))
 		},
-		"ServiceClaimed": func(w *world, pod *corev1.Pod) {
+		"ServiceNotAllowed": func(w *world, pod *corev1.Pod) {
 			w.namespace("older", func(n *corev1.Namespace) { n.CreationTimestamp.Time = testEpoch().Add(-time.Hour) })
 			w.cloneSet("web", inNamespace("older"), called("taken=8080"))
 			w.changePod(pod, annotated(service.AnnotationServices, "taken=8080"))
@@ -100,7 +100,7 @@ func TestPodThatIsKeptLeavesNothingBeforeTheNextRegistryGivesItToClients(t *test
 			w.reconciles(pod, "it joins", "new: "+registers)
 			w.changePod(pod, unready)
 			w.reconciles(pod, "clients would find it nowhere")
-			w.expectWaits("no hook waits", Wait{Reason: "NotServing", Since: w.clock.Now()})
+			w.expectWaits("no hook waits", Wait{Reason: "NotEffective", Since: w.clock.Now()})
 
 			if tc.goes {
 				w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)

@@ -156,11 +156,11 @@ func TestCacheThatIsBehindItsOwnWriteShows(t *testing.T) {
 	w.sleep(time.Second)
 	w.expectResult("no event will bring it", w.reconcile(pod), waiting.Longest)
 	w.expectJournal("nothing is done on an old view")
-	w.expectEvents("", "Warning RolloutWaits ", "Warning CacheBehind hook inPlaceUpdate waits: the manager's cache has not shown")
-	w.expectWaits("", Wait{Hook: "inPlaceUpdate", Reason: "CacheBehind", Since: w.clock.Now().Add(-waiting.RolloutPatience)})
+	w.expectEvents("", "Warning RolloutWaits ", "Warning ManagerNotReady hook inPlaceUpdate waits: the manager's cache has not shown")
+	w.expectWaits("", Wait{Hook: "inPlaceUpdate", Reason: "ManagerNotReady", Since: w.clock.Now().Add(-waiting.RolloutPatience)})
 
 	w.stale = nil
 	w.reconcile(pod)
 	w.expectHooks("the cache follows again", pod, "preDelete")
-	w.expectEvents("", "Normal Resolved CacheBehind")
+	w.expectEvents("", "Normal Resolved ManagerNotReady")
 }

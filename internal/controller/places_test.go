@@ -119,7 +119,7 @@ func TestPolicyLooksAtTheNameWithoutItsPlace(t *testing.T) {
 	refused := w.bornPod(w.cloneSet("api"), "api-1", labelled(teamKey, "a"))
 	w.expectRefused(refused, `ServiceNotAllowed service.allowed in the configuration does not give service "api" to namespace shop`)
 	staging := w.cloneSet("web", inNamespace("staging"))
-	w.expectRefused(w.bornPod(staging, "web-2", labelled(teamKey, "a")), `ServiceClaimed service "a/web" belongs to namespace shop`)
+	w.expectRefused(w.bornPod(staging, "web-2", labelled(teamKey, "a")), `ServiceNotAllowed service "a/web" belongs to namespace shop`)
 	w.expectJoins(w.bornPod(staging, "web-3", labelled(teamKey, "b")))
 }
 

@@ -61,7 +61,7 @@ func TestHookProceedsAfterItsDeadline(t *testing.T) {
 	before := w.record(pod)
 	w.reconcile(pod)
 	w.expectHooks("the deadline is over", pod, "preDelete")
-	w.expectEvents("each release has an Event", "Warning Proceeded hook inPlaceUpdate was released after 1m0s: proceedAfter.inPlaceUpdate (1m0s) has passed; not waited for: ")
+	w.expectEvents("each release has an Event", "Warning ReleasedUnacknowledged hook inPlaceUpdate was released after 1m0s: proceedAfter.inPlaceUpdate (1m0s) has passed; not waited for: ")
 	w.expectReleases("and counted", "inPlaceUpdate by failurePolicy: 1")
 	if diff := cmp.Diff(before, w.record(pod)); diff != "" {
 		t.Errorf("the record claims what was not acknowledged (-was +is):\n%s", diff)
@@ -282,7 +282,7 @@ func TestDrainOfTheLastLeaderIsNotCutShort(t *testing.T) {
 			w.sleep(time.Second)
 			w.reconcile(pod)
 			w.expectReleases(tc.reason, "preDelete by failurePolicy: 1")
-			w.expectEventWith("Warning Proceeded ", "proceedAfter.preDelete (2s) and the drain have passed; not waited for: service")
+			w.expectEventWith("Warning ReleasedUnacknowledged ", "proceedAfter.preDelete (2s) and the drain have passed; not waited for: service")
 		})
 	}
 }
@@ -324,7 +324,7 @@ func TestSkipInTheDrainOfTheLastLeader(t *testing.T) {
 	w.changePod(pod, skips("preDelete"))
 	w.reconcile(pod)
 	w.expectHooks("a person waits for nothing", pod, "inPlaceUpdate")
-	w.expectEventWith("Warning Skipped ", "; nor for the drain, of which 5s are left")
+	w.expectEventWith("Warning ReleasedUnacknowledged ", "; nor for the drain, of which 5s are left")
 }
 
 func TestSkipFreesAPod(t *testing.T) {
@@ -342,7 +342,7 @@ func TestSkipFreesAPod(t *testing.T) {
 	w.changePod(pod, skips("preDelete, inPlaceUpdate"))
 	w.reconciles(pod, "it waits for nothing more", deregisters+failed, writes)
 	w.expectHooks("", pod, "inPlaceUpdate")
-	w.expectEvents("", `Warning Skipped hook preDelete was released by annotation rollcall.dev/skip: "preDelete, inPlaceUpdate"; `+
+	w.expectEvents("", `Warning ReleasedUnacknowledged hook preDelete was released by annotation rollcall.dev/skip: "preDelete, inPlaceUpdate"; `+
 		`not waited for: service "web" at 10.0.0.1:8080: `)
 	w.expectReleases("", "preDelete by skip: 1")
 	if _, left := w.current(pod).Annotations[lifecycle.AnnotationSkip]; left {
@@ -380,7 +380,7 @@ func TestLingeringPodIsLetGoToo(t *testing.T) {
 		w.expectHooks("it names another hook", pod, "preNormal inPlaceUpdate preDelete")
 		w.changePod(pod, skips("preDelete"))
 		w.reconcile(pod)
-		w.expectEvents("", `Warning Skipped hook preDelete was released by annotation rollcall.dev/skip: "preDelete"`)
+		w.expectEvents("", `Warning ReleasedUnacknowledged hook preDelete was released by annotation rollcall.dev/skip: "preDelete"`)
 		w.expectReleases("", "preDelete by skip: 1")
 		undone(w, pod, repair)
 	})

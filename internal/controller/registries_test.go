@@ -229,7 +229,7 @@ func TestHookWaitsUntilClientsAreGivenThePod(t *testing.T) {
 	w.expectResult("with a back-off", w.reconcile(pod), 2*backoffBase)
 	w.expectJournal("it is registered once", registers)
 	w.expectHooks("Kruise must not count on it yet", pod, "inPlaceUpdate preDelete")
-	w.expectEvents("", `Warning NotServing hook preNormal waits: service "web" at 10.0.0.1:8080 is registered, but not given to clients yet: the check`)
+	w.expectEvents("", `Warning NotEffective hook preNormal waits: service "web" at 10.0.0.1:8080 is registered, but not given to clients yet: the check`)
 
 	why = registry.Terminal(errors.New("the check is misconfigured"))
 	w.expectResult("at once is of no use", w.reconcile(pod), waiting.Longest)

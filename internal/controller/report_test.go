@@ -76,7 +76,7 @@ func TestWaitReasons(t *testing.T) {
 		"a workload of another kind whose pod has ended": {"its finalizer is released like any",
 			nil, []pod{ofAJob, normal, ended}, "", "", "", 0},
 		"a workload of another kind": {"Rollcall never releases its finalizer",
-			nil, []pod{ofAJob, deleting}, "", "UnsupportedWorkload", unsupported, waiting.Longest},
+			nil, []pod{ofAJob, deleting}, "", "HandlerRefused", unsupported, waiting.Longest},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

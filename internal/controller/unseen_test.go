@@ -63,7 +63,7 @@ func TestAppEntryThatNobodySawGoesByTheFailurePolicy(t *testing.T) {
 	w.takeEvents()
 	w.reconcile(pod)
 	w.expectHooks("", pod, "inPlaceUpdate")
-	w.expectEvents("each release has an Event", "Warning Proceeded hook preDelete was released after 1m0s")
+	w.expectEvents("each release has an Event", "Warning ReleasedUnacknowledged hook preDelete was released after 1m0s")
 }
 
 // TestAppEntryThatNobodySawOfACrashedContainer: nothing at the pod answers clients, and the rollout that repairs it must not wait.

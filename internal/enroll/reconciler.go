@@ -173,7 +173,7 @@ func (r *Reconciler) enroll(ctx context.Context, set *kruisev1alpha1.CloneSet, o
 		return reconcile.Result{}, err
 	}
 	if refused != nil {
-		if !refused.Reason.Calm() {
+		if !refused.Calm {
 			r.warn(set, refused.Message)
 		}
 		return reconcile.Result{RequeueAfter: cmp.Or(refused.After, recheck)}, nil

@@ -95,15 +95,15 @@ func TestReconcile(t *testing.T) {
 		},
 		"name of another namespace": {
 			reason: "its pods would wait until the name is free", namespace: on, want: nothing, event: "belongs to shop", again: time.Minute,
-			refused: &clusterstate.Refusal{Reason: reason.ServiceClaimed, Message: "belongs to shop"},
+			refused: &clusterstate.Refusal{Reason: reason.ServiceNotAllowed, Message: "belongs to shop"},
 		},
 		"name that comes free": {
 			reason: "the claim says when", namespace: on, want: nothing, event: "belongs to shop", again: time.Second,
-			refused: &clusterstate.Refusal{Reason: reason.ServiceClaimed, Message: "belongs to shop", After: time.Second},
+			refused: &clusterstate.Refusal{Reason: reason.ServiceNotAllowed, Message: "belongs to shop", After: time.Second},
 		},
 		"namespace not seen": {
 			reason: "no person can do anything about it", namespace: on, want: nothing, again: time.Second,
-			refused: &clusterstate.Refusal{Reason: reason.NotPermitted, Message: "not seen yet", After: time.Second},
+			refused: &clusterstate.Refusal{Reason: reason.ManagerNotReady, Calm: true, Message: "not seen yet", After: time.Second},
 		},
 		"of a UnitedDeployment": {
 			reason: "it replaces the spec, and the rollout that this begins would have no hooks", namespace: on, parent: "UnitedDeployment",
@@ -137,7 +137,7 @@ func TestReconcile(t *testing.T) {
 		},
 		"a hook gone, and the name refused": {
 			reason: "the pods that it has are in the registry", namespace: on, owner: enrolled, hooks: cut, want: hooks,
-			refused: &clusterstate.Refusal{Reason: reason.ServiceClaimed, Message: "belongs to shop"},
+			refused: &clusterstate.Refusal{Reason: reason.ServiceNotAllowed, Message: "belongs to shop"},
 			policy:  "{namespaces: [shop], names: [web]}",
 		},
 		"a hook gone, and another's there": {

@@ -127,7 +127,7 @@ func (w *Webhook) Handle(ctx context.Context, request admission.Request) admissi
 	case apierrors.IsNotFound(err):
 		return refuse(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("pods %q not found", key.Name))
 	case lifecycle.IsRefused(err) && !apierrors.IsConflict(err): // also by a webhook, which need not say why
-		w.Logger.Error(err, "eviction let through", "pod", key)
+		w.Logger.Error(err, "failed to label a pod for its deletion, so the eviction bypasses the hooks", "pod", key)
 		return admission.Allowed("").WithWarnings(fmt.Sprintf("Rollcall lets the eviction of pod %s bypass its hooks: %v", key.Name, err))
 	default:
 		return tryAgain(fmt.Sprintf("try again: %v", err))
@@ -593,8 +593,8 @@ func (w *Webhook) giveUp(pod *lifecycle.Pod, why string, dryRun bool) admission.
 	note := "Rollcall lets the pod be evicted without its hooks: " + why
 	if !dryRun {
 		w.Logger.Info("eviction let through", "pod", client.ObjectKeyFromObject(pod), "because", why)
-		w.Recorder.Eventf(pod, nil, reason.EvictionLetThrough.Event(), string(reason.EvictionLetThrough), action, "%s",
-			reason.EvictionLetThrough.WithRemedy(note))
+		w.Recorder.Eventf(pod, nil, reason.ReleasedUnacknowledged.Event(), string(reason.ReleasedUnacknowledged), action, "%s",
+			reason.ReleasedUnacknowledged.WithRemedy(note))
 	}
 	return admission.Allowed("").WithWarnings(note)
 }

@@ -223,14 +223,14 @@ func TestEvictionBecomesAHookedDeletion(t *testing.T) {
 
 	w.clock.SetTime(w.clock.Now().Add(time.Second))
 	w.ExpectPassed(w.Evict("web-1"), "its eviction has reached its limit")
-	w.ExpectEvent("Warning EvictionLetThrough")
+	w.ExpectEvent("Warning ReleasedUnacknowledged")
 }
 
 func TestEvictionOnANodeThatShutsDown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, shuttingDown(), podThat(owned, func(p *corev1.Pod) { p.Spec.NodeName = "node-1" }))
 	w.ExpectPassed(w.Evict("web-1"), "its node is shutting down")
-	w.ExpectEvent("Warning EvictionLetThrough")
+	w.ExpectEvent("Warning ReleasedUnacknowledged")
 }
 
 // The budget refuses an eviction that is let through: no pod is taken out of rotation for nothing.
@@ -258,7 +258,7 @@ func TestEvictionAtTheLimitThatCantBeAnnounced(t *testing.T) {
 	w.ExpectHeld(w.Evict("web-1"), "try again")
 	w.refuse = errors.New("the webhook of the policy is away")
 	w.ExpectPassed(w.Evict("web-1"), "not gone 10m0s after its first eviction")
-	w.ExpectEvent("Warning EvictionLetThrough")
+	w.ExpectEvent("Warning ReleasedUnacknowledged")
 }
 
 // budgetOf allows so many disruptions.

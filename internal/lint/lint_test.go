@@ -56,7 +56,7 @@ func TestNamesThatAreNotAllowed(t *testing.T) {
 // TestNoDefaultForTheNamespace: such pods wait unless they choose a registry.
 func TestNoDefaultForTheNamespace(t *testing.T) {
 	t.Parallel()
-	parsed, err := config.Parse([]byte("cluster: a\nregistries: [{name: retail, driver: memory, defaultFor: "+
+	parsed, err := config.Parse([]byte("cluster: a\nregistries: [{name: retail, driver: memory, default: "+
 		"{namespaceSelector: {matchLabels: {unit: retail}}}}]\nhooks: {owned: [example.com/*]}\n"), config.Limits{Drivers: []string{"memory"}})
 	expect.NoError(t, err)
 	for name, tc := range map[string]struct {
@@ -91,8 +91,8 @@ func TestPodsWithoutAPlace(t *testing.T) {
 		"by a label of the namespace":    {reason: "it has it", options: `{namespace: "{nsLabel:tier}"}`, labels: labels.Set{"tier": "gold"}},
 		"the namespace lacks it":         {reason: "it is known to", options: `{namespace: "{nsLabel:tier}"}`, labels: labels.Set{}, found: "namespace prod has no label tier"},
 		"labels not known":               {reason: "it may have it", options: `{namespace: "{nsLabel:tier}"}`},
-		"a registry of other namespaces": {reason: "the pods may be in none such", options: `{group: "{label:team}"}, defaultFor: {namespaces: [shop]}`},
-		"a registry that it chooses":     {reason: "its pods will be there", options: `{group: "{label:team}"}, defaultFor: {namespaces: [shop]}`, registries: "default", found: "the pod has no label team"},
+		"a registry of other namespaces": {reason: "the pods may be in none such", options: `{group: "{label:team}"}, default: {namespaces: [shop]}`},
+		"a registry that it chooses":     {reason: "its pods will be there", options: `{group: "{label:team}"}, default: {namespaces: [shop]}`, registries: "default", found: "the pod has no label team"},
 	}, func(t *testing.T, c row) {
 		parsed, err := config.Parse([]byte("cluster: a\nregistries: [{name: default, driver: memory, options: "+c.options+
 			"}]\nhooks: {owned: [example.com/*]}\n"), config.Limits{Drivers: []string{"memory"}})

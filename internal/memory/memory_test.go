@@ -28,14 +28,14 @@ func TestOneEventForAWorkload(t *testing.T) {
 	expect("the first of its pods that waits", one, "web", true)
 	expect("it stands for all of them", other, "web", false)
 	expect("another workload has its own", other, "api", true)
-	n.Show(one, "web", waiting.Blocker{Hook: lifecycle.PreDelete, Reason: reason.RegistryTimeout, Said: now}, lifecycle.Circumstances{})
+	n.Show(one, "web", waiting.Blocker{Hook: lifecycle.PreDelete, Reason: reason.RegistryUnavailable, Said: now}, lifecycle.Circumstances{})
 	expect("the first pod waits still", other, "web", false)
 	n.Show(one, "web", waiting.Blocker{}, lifecycle.Circumstances{})
 	expect("it has gone on", other, "web", true)
 	now = now.Add(reason.EventRepeat)
 	expect("the API server drops an Event after an hour", other, "web", true)
 	expect("it has one again", one, "web", false)
-	n.Show(other, "web", waiting.Blocker{Reason: reason.RegistryTimeout}, lifecycle.Circumstances{})
+	n.Show(other, "web", waiting.Blocker{Reason: reason.RegistryUnavailable}, lifecycle.Circumstances{})
 	expect("OpenKruise waits for the other no more, whatever is still wrong with it", one, "web", true)
 }
 
@@ -43,8 +43,8 @@ func TestWaits(t *testing.T) {
 	t.Parallel()
 	n := New()
 	one := noteOf(n, "1")
-	n.Show(one, "web", waiting.Blocker{Hook: lifecycle.PreDelete, Reason: reason.RegistryTimeout, Message: "slow", Said: time.Now()}, lifecycle.Circumstances{})
-	if got := n.Waits(); len(got) != 1 || got[0].Pod != "web-1" || got[0].Workload != "web" || got[0].Reason != "RegistryTimeout" || !got[0].Warning {
+	n.Show(one, "web", waiting.Blocker{Hook: lifecycle.PreDelete, Reason: reason.RegistryUnavailable, Message: "slow", Said: time.Now()}, lifecycle.Circumstances{})
+	if got := n.Waits(); len(got) != 1 || got[0].Pod != "web-1" || got[0].Workload != "web" || got[0].Reason != "RegistryUnavailable" || !got[0].Warning {
 		t.Errorf("got %+v, want the pod that waits", got)
 	}
 	n.Show(one, "web", waiting.Blocker{Reason: reason.NotReady}, lifecycle.Circumstances{})

@@ -390,7 +390,7 @@ func NameRefused(r *clusterstate.Refusal) waiting.Blocker {
 	if r == nil {
 		return waiting.Blocker{}
 	}
-	return waiting.Blocker{Reason: r.Reason, Message: r.Message, After: min(r.After, waiting.Longest)}
+	return waiting.Blocker{Reason: r.Reason, Message: r.Message, After: min(r.After, waiting.Longest), Calm: r.Calm}
 }
 
 func (f *Facts) guard(hasWorkload bool) {

@@ -5,7 +5,6 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/internal/waiting"
@@ -16,7 +15,7 @@ import (
 // warnOfNames: an annotation has no effect, or clients drop the pod for what it lacks.
 func (f *Facts) warnOfNames(node *lifecycle.Node) {
 	if why := lifecycle.UnreadableEnd(f.Input.Pod, node); why != "" && f.Warning.Reason == "" {
-		f.Warning = waiting.Described(reason.InvalidEnd, why)
+		f.Warning = waiting.UnreadableEnd(why)
 	}
 	if unknown := f.Input.UnknownName(service.Annotations()); unknown != "" && f.Warning.Reason == "" {
 		f.Warning = waiting.UnknownName(unknown)
@@ -32,7 +31,7 @@ func (f *Facts) warnOfInjected(workload *clusterstate.Workload) {
 		return
 	}
 	if why := f.Settings.Services.Injected(service.SubjectOf(f.Input.Pod), new(workload.Template.Spec())); why != "" {
-		f.Warning = waiting.Described(reason.InjectedPort, why)
+		f.Warning = waiting.InjectedPort(why)
 	}
 }
 

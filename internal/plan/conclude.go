@@ -73,7 +73,7 @@ func Conclude(o Outcome) Write {
 	missing := waiting.First(w.Held...)
 	w.Edit, w.Released = o.release(&missing)
 	w.Held = []waiting.Blocker{missing}
-	if w.Released.Reason == "" && o.Facts.Known.AskedOut() {
+	if w.Released.By == Acknowledged && o.Facts.Known.AskedOut() {
 		w.Edit = o.Decision.Out
 	}
 	return w

@@ -128,7 +128,7 @@ type conclusion struct {
 	of     *concluding
 	// sets and clears are whether the edit has handlers to set and to clear.
 	sets, clears bool
-	released     reason.Reason
+	released     Excuse
 	// record is how many instances it has; -1 is no record.
 	record   int
 	outSince time.Duration // ago; zero is none
@@ -271,7 +271,7 @@ func TestConclude(t *testing.T) {
 				with(proceedAfter(time.Hour)).with(untilIdle(time.Second, drain.Answer{Left: 3})),
 		},
 		"proceedAfter has passed, and the pod is idle": {
-			reason: "nothing is missing but a registry's word", clears: true, released: reason.Proceeded, record: -1,
+			reason: "nothing is missing but a registry's word", clears: true, released: Proceeded, record: -1,
 			held: reason.RegistryUnavailable, after: 10 * time.Second,
 			of: concludeAt(goes).wasIn("consul", "nacos").acknowledged(lifecycle.Absent, time.Minute, "consul").with(failing).
 				with(proceedAfter(time.Hour)).with(untilIdle(time.Second, drain.Answer{Idle: true})),
@@ -282,7 +282,7 @@ func TestConclude(t *testing.T) {
 				with(untilIdle(time.Second, drain.Answer{Left: 3})),
 		},
 		"busy, and skipped": {
-			reason: "a person decides", clears: true, released: reason.Skipped, record: 2, outSince: time.Minute, held: reason.Draining,
+			reason: "a person decides", clears: true, released: Skipped, record: 2, outSince: time.Minute, held: reason.Draining,
 			after: 30 * time.Second, asks: true,
 			of: concludeAt(goes).wasIn("consul", "nacos").acknowledged(lifecycle.Absent, time.Minute, "consul", "nacos").
 				with(untilIdle(time.Second, drain.Answer{Left: 3})).with(skipped),
@@ -295,7 +295,7 @@ func TestConclude(t *testing.T) {
 		},
 		"skipped": {
 			reason: "a person decides", of: concludeAt(goes).wasIn("consul").tried(lifecycle.Absent, "consul").with(failing).with(skipped),
-			clears: true, released: reason.Skipped, record: -1, held: reason.RegistryUnavailable, after: 10 * time.Second,
+			clears: true, released: Skipped, record: -1, held: reason.RegistryUnavailable, after: 10 * time.Second,
 		},
 		"proceedAfter is yet to pass": {
 			reason: "it is looked at again then", of: concludeAt(goes).wasIn("consul").with(failing).with(proceedAfter(55 * time.Second)),
@@ -304,7 +304,7 @@ func TestConclude(t *testing.T) {
 		"proceedAfter has passed": {
 			reason: "the registry was asked in vain for long enough",
 			of:     concludeAt(goes).wasIn("consul").with(failing).with(proceedAfter(time.Minute)),
-			clears: true, released: reason.Proceeded, record: -1, held: reason.RegistryUnavailable, after: 10 * time.Second,
+			clears: true, released: Proceeded, record: -1, held: reason.RegistryUnavailable, after: 10 * time.Second,
 		},
 		"proceedAfter has passed, and a drain has not": {
 			reason: "clients of the registry that answered still send requests", record: -1, held: reason.RegistryUnavailable, after: 5 * time.Second,
@@ -333,10 +333,10 @@ func TestConclude(t *testing.T) {
 			if sets := len(got.Edit.Set) > 0; sets != tc.sets {
 				t.Errorf("%s: sets %v", tc.reason, got.Edit.Set)
 			}
-			if clears := len(got.Edit.Clear) > 0; clears != tc.clears || got.Released.Reason != tc.released {
-				t.Errorf("%s: clears %v, released as %q", tc.reason, got.Edit.Clear, got.Released.Reason)
+			if clears := len(got.Edit.Clear) > 0; clears != tc.clears || got.Released.By != tc.released {
+				t.Errorf("%s: clears %v, released as %d", tc.reason, got.Edit.Clear, got.Released.By)
 			}
-			if want := tc.released == reason.Skipped; got.Edit.ClearSkip != want {
+			if want := tc.released == Skipped; got.Edit.ClearSkip != want {
 				t.Errorf("%s: takes the annotation off: %t", tc.reason, got.Edit.ClearSkip)
 			}
 			tc.expectRecord(t, got.Record)

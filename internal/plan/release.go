@@ -9,11 +9,21 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/waiting"
 )
 
-// Released is why a hook is released without the registry's word: Skipped or Proceeded, as metric and Event show it.
+// Released is why a hook is released without the registry's word, as metric, Event and history show it.
 type Released struct {
-	Reason  reason.Reason
+	By      Excuse
 	Message string
 }
+
+// Excuse is what stands in for the registry's acknowledgement. The zero value is none.
+type Excuse int
+
+// The excuses.
+const (
+	Acknowledged Excuse = iota
+	Skipped
+	Proceeded
+)
 
 // release returns what is released although b is missing:
 //
@@ -29,7 +39,7 @@ func (o Outcome) release(b *waiting.Blocker) (lifecycle.Edit, Released) {
 		if b.Reason != reason.Draining {
 			left = max(drained.Sub(o.Now), 0)
 		}
-		return edit, Released{reason.Skipped, waiting.SkippedNote(d.Waiting, o.Input.Pod.Annotations[lifecycle.AnnotationSkip], b.Message, left)}
+		return edit, Released{Skipped, waiting.SkippedNote(d.Waiting, o.Input.Pod.Annotations[lifecycle.AnnotationSkip], b.Message, left)}
 	}
 	if o.ProceedAfter == 0 || b.Unasked || !b.Reason.OfRegistry() {
 		return lifecycle.Edit{}, Released{}
@@ -46,7 +56,7 @@ func (o Outcome) release(b *waiting.Blocker) (lifecycle.Edit, Released) {
 	}
 	edit := d.Unacknowledged()
 	edit.AsRecorded = true
-	return edit, Released{reason.Proceeded, waiting.ProceededNote(d.Waiting, o.Now.Sub(o.Since), o.ProceedAfter, drains, b.Message)}
+	return edit, Released{Proceeded, waiting.ProceededNote(d.Waiting, o.Now.Sub(o.Since), o.ProceedAfter, drains, b.Message)}
 }
 
 // drained is when the drain is over for which a hook waits; zero without one.

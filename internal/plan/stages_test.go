@@ -102,11 +102,11 @@ func TestStages_WhatTheyWaitFor(t *testing.T) {
 	sets := lifecycle.Edit{Set: []lifecycle.Handler{{Label: preNormal}}}
 	joining := lifecycle.Decision{Want: lifecycle.InService, Waiting: lifecycle.PreNormal, Then: sets}
 	leaving := lifecycle.Decision{Want: lifecycle.Absent, Waiting: lifecycle.PreDelete, Releases: true}
-	claimed := waiting.Described(reason.ServiceClaimed, "another namespace has the name")
+	claimed := waiting.Described(reason.ServiceNotAllowed, "another namespace has the name")
 	for name, tc := range map[string]waits{
 		"joined a moment ago": {
 			reason: "clients that read from caches don't know the pod yet", now: Now{Decision: joining}, knows: joined(2 * time.Second),
-			stage: "readers", waits: reason.ReadersLag, after: 3 * time.Second,
+			stage: "readers", waits: reason.NotEffective, after: 3 * time.Second,
 		},
 		"joined long ago": {reason: "they do", now: Now{Decision: joining}, knows: joined(5 * time.Second), stage: "readers"},
 		"joined, and OpenKruise waits for nothing": {
@@ -133,7 +133,7 @@ func TestStages_WhatTheyWaitFor(t *testing.T) {
 		},
 		"departs a moment after it joined": {
 			reason: "clients of the new registry don't know it yet", now: Now{Decision: lifecycle.Decision{Want: lifecycle.InService}},
-			knows: joined(time.Second), stage: "depart", waits: reason.ReadersLag, after: 4 * time.Second,
+			knows: joined(time.Second), stage: "depart", waits: reason.NotEffective, after: 4 * time.Second,
 		},
 		"is kept, and departs": {
 			reason: "nothing has asked whether clients are given it", now: Now{Decision: lifecycle.Decision{Want: lifecycle.Keep}},
@@ -141,7 +141,7 @@ func TestStages_WhatTheyWaitFor(t *testing.T) {
 		},
 		"goes, and may be registered under another's name": {
 			reason: "once taken out, it could not be put back", now: Now{Decision: leaving, Facts: Facts{Unsteered: claimed}}, knows: nothing,
-			stage: "unsteered", waits: reason.ServiceClaimed,
+			stage: "unsteered", waits: reason.ServiceNotAllowed,
 		},
 		"is out, and may be registered under another's name": {
 			reason: "no hook is released", now: Now{Decision: lifecycle.Decision{Want: lifecycle.OutOfService}, Facts: Facts{Unsteered: claimed}},

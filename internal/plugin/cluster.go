@@ -105,8 +105,8 @@ func (o *options) cluster() (*cluster, error) {
 	return made, nil
 }
 
-// config reads the manager's configuration. Its drivers are not checked: they are the manager's, and so is what maxInFlight may be, which
-// depends on --workers. A manager that is newer than the plugin may read what the plugin does not know.
+// config reads the manager's configuration. Its drivers are not checked: they are the manager's. A manager that is newer than the plugin
+// may read what the plugin does not know.
 func (c *cluster) config(ctx context.Context, limits config.Limits) (*config.Config, error) {
 	var object corev1.ConfigMap
 	err := c.Get(ctx, client.ObjectKey{Namespace: c.installation, Name: configMapName}, &object)

@@ -29,7 +29,7 @@ func (a answering) RoundTrip(r *http.Request) (*http.Response, error) { return a
 // TestAViewAsksTheManager: two views of a watch show what the manager answers, or else what the pods and Events show.
 func TestAViewAsksTheManager(t *testing.T) {
 	t.Parallel()
-	const timeout = `{"pod": {"hook": "preDelete", "reason": "RegistryTimeout", "message": "no answer in 5s", "warning": true}}`
+	const timeout = `{"pod": {"hook": "preDelete", "reason": "RegistryUnavailable", "message": "no answer in 5s", "warning": true}}`
 	says := func(body string) answering {
 		return func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}, nil
@@ -46,7 +46,7 @@ func TestAViewAsksTheManager(t *testing.T) {
 	bubble.Each(t, map[string]row{
 		"answers": {
 			reason: "it knows best, and nobody needs the right to list Events", answer: says(`{"leads": true, "waits": ` + timeout + `}`),
-			why: reason.RegistryTimeout, asked: 2,
+			why: reason.RegistryUnavailable, asked: 2,
 		},
 		"is older": {
 			reason: "it does not say why pods wait", answer: says(`{"leads": true}`), why: reason.Acknowledgement, asked: 2, warns: forbidden,
@@ -90,7 +90,7 @@ func TestAViewAsksTheManager(t *testing.T) {
 			r, err := cluster.rollout(context.WithoutCancel(t.Context()), "web")
 			expect.NoError(t, err)
 			expect.Error(t, c.reason, r.unknown, c.unknown)
-			if len(r.pods) != 1 || r.pods[0].Reason != c.why || r.pods[0].facts.warned != (c.why == reason.RegistryTimeout) {
+			if len(r.pods) != 1 || r.pods[0].Reason != c.why || r.pods[0].facts.warned != (c.why == reason.RegistryUnavailable) {
 				t.Errorf("%s: it shows %+v, want one pod that waits for %s", c.reason, r.pods, c.why)
 			}
 		}

@@ -151,11 +151,14 @@ func unhookedSentence(p Pod) string {
 // stuck reports whether the pod goes on only after a person has acted, whatever the registry acknowledges.
 func (p Pod) stuck() bool {
 	switch p.Reason {
-	case reason.InvalidPod, reason.ServiceClaimed, reason.ServiceNotAllowed:
+	case reason.InvalidPod, reason.ServiceNotAllowed:
 		return !p.facts.decision.Releases // a pod may leave all the same
-	case reason.PatchRefused, reason.NotWatched, reason.Ending, reason.Detached, reason.HeldOut, reason.CacheBehind,
-		reason.ReadFailed, reason.RightsMissing:
+	case reason.PatchRefused, reason.NotWatched, reason.Ending, reason.HeldOut, reason.ReadFailed, reason.RightsMissing:
 		return true
+	case reason.Orphaned:
+		return p.facts.input.Detached
+	case reason.ManagerNotReady:
+		return p.facts.warned // the cache hangs
 	default:
 		return false
 	}

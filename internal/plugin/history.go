@@ -32,7 +32,7 @@ func (o *options) historyCommand() *cobra.Command {
 			"through the API server, also those before a container's last restart, or from the files of --file.",
 		Example: "  kubectl rollcall history web -n prod\n" +
 			"  logcli query '{app=\"rollcall\"}' -o raw | kubectl rollcall history web -n prod --file -",
-		Args: cobra.ExactArgs(1),
+		Args: oneName("pod or workload"),
 		RunE: func(cmd *cobra.Command, arguments []string) error {
 			namespace, err := o.namespace()
 			if err != nil {

@@ -38,7 +38,7 @@ func (o *options) holdCommand() *cobra.Command {
 			"than its maxUnavailable are held, unless you use --force.",
 		Example: "  kubectl rollcall hold web-x7k2p -n prod --for 1h --because \"heap dump\"\n" +
 			"  kubectl rollcall hold web-x7k2p -n prod --undo",
-		Args: cobra.ExactArgs(1),
+		Args: oneName("pod"),
 
 		ValidArgsFunction: o.complete(&corev1.PodList{}, client.HasLabels{appspub.LifecycleStateKey}),
 		RunE: o.connected(func(ctx context.Context, cluster *cluster, arguments []string) error {

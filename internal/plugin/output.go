@@ -70,3 +70,14 @@ func (f *form) print(out io.Writer, value any) error {
 
 // list is one for a program, which is not null if it has no item.
 func list[T any](all []T) []T { return append([]T{}, all...) }
+
+// oneName refuses any other number of arguments than one, and shows what to type.
+func oneName(of string) cobra.PositionalArgs {
+	return func(c *cobra.Command, arguments []string) error {
+		if len(arguments) == 1 {
+			return nil
+		}
+		example, _, _ := strings.Cut(strings.TrimSpace(c.Example), "\n")
+		return fmt.Errorf("set the name of one %s, such as: %s", of, example)
+	}
+}

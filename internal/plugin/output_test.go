@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -94,6 +95,8 @@ func TestForms(t *testing.T) {
 		"explain web-1 -o wide":      `invalid argument "wide" for "-o, --output" flag: must be json or yaml`,
 		"status --watch -o json":     "--watch shows a table: remove --output json",
 		"rollout web --watch -oyaml": "--watch shows a table: remove --output yaml",
+		"explain":                    "set the name of one pod, such as: kubectl rollcall explain web-x7k2p -n prod",
+		"rollout web api":            "set the name of one CloneSet, such as: kubectl rollcall rollout web -n prod",
 		"history web -f - -o jsno":   `invalid argument "jsno" for "-o, --output" flag: must be json or yaml`,
 	} {
 		var errOut bytes.Buffer
@@ -101,6 +104,27 @@ func TestForms(t *testing.T) {
 			genericiooptions.IOStreams{In: strings.NewReader(""), Out: io.Discard, ErrOut: &errOut}, nil)
 		if status != exitFailed || !strings.Contains(errOut.String(), want) {
 			t.Errorf("%s: status %d and %q, want %q", arguments, status, &errOut, want)
+		}
+	}
+}
+
+// TestStatusOfNames: a name is a pod's or a workload's.
+func TestStatusOfNames(t *testing.T) {
+	t.Parallel()
+	pods := []Pod{{Name: "web-1", Workload: "web"}, {Name: "web-2", Workload: "web"}, {Name: "api-1", Workload: "api"}, {Name: "web"}}
+	for names, want := range map[string]string{
+		"": "web-1 web-2 api-1 web", "web": "web-1 web-2 web", "web-1 api": "web-1 api-1", "cloneset/api pod/web-2": "web-2 api-1", "shop": "",
+	} {
+		s := &status{pods: slices.Clone(pods), namespace: "prod"}
+		s.only(strings.Fields(names))
+		var got []string
+		for _, p := range s.pods {
+			got = append(got, p.Name)
+		}
+		expect.Equal(t, want, strings.Join(got, " "), "pods of %q", names)
+		var notes bytes.Buffer
+		if err := s.write(io.Discard, &notes, terminal{}, &form{}, false); err != nil || want == "" && !strings.Contains(notes.String(), "called shop") {
+			t.Errorf("%q: %v and %q", names, err, &notes)
 		}
 	}
 }

@@ -232,7 +232,7 @@ func TestExplain(t *testing.T) {
 		p.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"}}
 	})
 	drains := answered(entries.Wait{Hook: "preDelete", Reason: string(reason.Draining), Message: "out of rotation since 10:00, drains for 30s"})
-	timedOut := answered(entries.Wait{Hook: "preDelete", Reason: string(reason.RegistryTimeout), Message: "no answer in 5s", Warning: true})
+	timedOut := answered(entries.Wait{Hook: "preDelete", Reason: string(reason.RegistryUnavailable), Message: "no answer in 5s", Warning: true})
 	gate := pod(func(p *corev1.Pod) {
 		p.Status.ContainerStatuses[0].Ready = true
 		p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/open"}}
@@ -279,8 +279,8 @@ func TestExplain(t *testing.T) {
 		"of Kubernetes' StatefulSet":                  {"OpenKruise has one of the same name", with(deleting, owned("apps/v1", "StatefulSet"))},
 		"of a CloneSet that is gone":                  {"Rollcall drives its kind", with(deleting, owned("apps.kruise.io/v1alpha1", "CloneSet"))},
 		"detached from its CloneSet":                  {"a person has to end it", detached},
-		"its service is claimed":                      {"no registry is asked until a person has acted", with(joining, warned(reason.ServiceClaimed))},
-		"it leaves a service that is claimed":         {"it may leave all the same", with(deleting, warned(reason.ServiceClaimed))},
+		"its service is claimed":                      {"no registry is asked until a person has acted", with(joining, warned(reason.ServiceNotAllowed))},
+		"it leaves a service that is claimed":         {"it may leave all the same", with(deleting, warned(reason.ServiceNotAllowed))},
 		"its patch is refused":                        {"a skip needs the same patch", with(deleting, warned(reason.PatchRefused))},
 		"a skip that is not read yet":                 {"the manager may be behind", with(deleting, skip("preDelete"))},
 		"a skip while no manager leads":               {"nothing looks at the pod", with(deleting, skip("preDelete"), noLeader)},
@@ -297,7 +297,7 @@ func TestExplain(t *testing.T) {
 		"ready, and still Updating":                       {"OpenKruise may be down", with(updating, func(s *scene) { s.ready = true })},
 		"a readiness gate that nothing sets":              {"no hook waits, and the pod is out", with(serving, gate, func(s *scene) { s.ready, s.record = false, lifecycle.OutOfService })},
 		"not ready and kept":                              {"it is in rotation", with(serving, func(s *scene) { s.ready = false })},
-		"let go":                                          {"whether the registry has acknowledged since is the manager's to say", with(released, warned(reason.RegistryUnavailable), later(reason.Skipped))},
+		"let go":                                          {"whether the registry has acknowledged since is the manager's to say", with(released, warned(reason.RegistryUnavailable), later(reason.ReleasedUnacknowledged))},
 		"the manager has answered":                        {"it knows more than its last Event says", with(deleting, warned(reason.RegistryUnavailable), timedOut)},
 		"drains until idle":                               {"only the manager knows whether it is", with(deleting, out(10*time.Second), asked)},
 		"drains until idle, and the manager has answered": {"what is left", with(deleting, out(10*time.Second), asked, left)},
@@ -310,17 +310,17 @@ func TestExplain(t *testing.T) {
 		"an Event of another leader":   {"it can't say that it has passed", with(deleting, warned(reason.RegistryUnavailable), leads(30*time.Second))},
 		"an Event of the leader":       {"the manager that leads has said so", with(deleting, warned(reason.RegistryUnavailable), leads(time.Hour))},
 		"an Event that has passed":     {"it says nothing of now", with(deleting, warned(reason.RegistryUnavailable), later(reason.Resolved))},
-		"an Event, and a skip":         {"what a person did once is not what it waits for", with(deleting, warned(reason.RegistryUnavailable), later(reason.Skipped))},
+		"an Event, and a skip":         {"what a person did once is not what it waits for", with(deleting, warned(reason.RegistryUnavailable), later(reason.ReleasedUnacknowledged))},
 		"an Event, and another kind":   {"that does not end the reason", with(deleting, warned(reason.RegistryUnavailable), later(reason.EvictionHooked))},
-		"an Event of another hook":     {"the pod has moved on, and what that hook waited for may not be what this one does", with(deleting, warned(reason.ServiceClaimed), func(s *scene) { s.hook = "preNormal" })},
+		"an Event of another hook":     {"the pod has moved on, and what that hook waited for may not be what this one does", with(deleting, warned(reason.ServiceNotAllowed), func(s *scene) { s.hook = "preNormal" })},
 		"an Event where it is foreign": {"it is of another manager, or of a time before", with(deleting, warned(reason.RegistryUnavailable), foreign)},
 		"no Event":                     {"Events are kept for an hour only", deleting},
 		"the manager knows no reason":  {"an Event may be behind", with(deleting, warned(reason.RegistryUnavailable), answered(entries.Wait{}))},
 		"an answer of another hook": {
-			"the pod has moved on", with(deleting, warned(reason.RegistryUnavailable), answered(entries.Wait{Hook: "inPlaceUpdate", Reason: string(reason.RegistryTimeout)})),
+			"the pod has moved on", with(deleting, warned(reason.RegistryUnavailable), answered(entries.Wait{Hook: "inPlaceUpdate", Reason: string(reason.RegistryUnavailable)})),
 		},
 		"an answer at no hook": {
-			"it is out of the registry only once the manager says so", with(released, answered(entries.Wait{Reason: string(reason.RegistryTimeout), Message: "late"})),
+			"it is out of the registry only once the manager says so", with(released, answered(entries.Wait{Reason: string(reason.RegistryUnavailable), Message: "late"})),
 		},
 		"an answer about a read that failed": {
 			"the manager could not read the workload, and so does not know the hook",
@@ -470,7 +470,7 @@ func TestLint(t *testing.T) {
 			reason: "Rollcall would drain for the configuration's time without a word", text: replace("labels: {app: web,", "annotations: {rollcall.dev/drian: 5s}, labels: {app: web,"),
 		},
 		"a misspelt annotation without hooks": {
-			reason: "enrolment would not see it", text: strings.Replace(withoutHooks, "labels: {", "annotations: {rollcall.dev/drian: 5s}, labels: {", 1),
+			reason: "enrollment would not see it", text: strings.Replace(withoutHooks, "labels: {", "annotations: {rollcall.dev/drian: 5s}, labels: {", 1),
 		},
 		"an annotation on the CloneSet": {
 			reason: "Rollcall reads it on pods", text: replace("namespace: prod, ", `namespace: prod, annotations: {rollcall.dev/drain: 5s}, `),

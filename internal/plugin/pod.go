@@ -27,7 +27,7 @@ func (o *options) explainCommand() *cobra.Command {
 		Use:     "explain POD",
 		Short:   "Show why a pod is in rotation or not, what it waits for, and what you can do",
 		Example: "  kubectl rollcall explain web-x7k2p -n prod",
-		Args:    cobra.ExactArgs(1),
+		Args:    oneName("pod"),
 
 		ValidArgsFunction: o.complete(&corev1.PodList{}, client.HasLabels{appspub.LifecycleStateKey}),
 		RunE: o.connected(func(ctx context.Context, cluster *cluster, arguments []string) error {
@@ -91,7 +91,7 @@ func (o *options) skipCommand() *cobra.Command {
 			"to the pod while it restarts or after it is gone, until the registry answers. You can't skip the acknowledgement that puts a " +
 			"pod in rotation: the pod would count as available although clients can't find it.",
 		Example: "  kubectl rollcall skip web-x7k2p -n prod",
-		Args:    cobra.ExactArgs(1),
+		Args:    oneName("pod"),
 
 		ValidArgsFunction: o.complete(&corev1.PodList{}, client.HasLabels{appspub.LifecycleStateKey}),
 		RunE: o.connected(func(ctx context.Context, cluster *cluster, arguments []string) error {

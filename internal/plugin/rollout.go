@@ -31,7 +31,7 @@ func (o *options) rolloutCommand() *cobra.Command {
 		Long: "Show a CloneSet and its pods. With --watch, refresh every second until the rollout is done: in place on a terminal, " +
 			"and whenever something changes in a pipe.",
 		Example: "  kubectl rollcall rollout web -n prod --watch --timeout 10m\n  kubectl rollcall rollout web -n prod -o json",
-		Args:    cobra.ExactArgs(1),
+		Args:    oneName("CloneSet"),
 
 		ValidArgsFunction: o.complete(&kruisev1alpha1.CloneSetList{}),
 		RunE: o.connected(func(ctx context.Context, cluster *cluster, arguments []string) error {

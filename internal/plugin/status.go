@@ -6,9 +6,11 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -19,12 +21,13 @@ func (o *options) statusCommand() *cobra.Command {
 	var selector string
 	var output *form
 	c := &cobra.Command{
-		Use:   "status",
+		Use:   "status [NAME...]",
 		Short: "List the pods that Rollcall manages, those that wait first",
-		Example: "  kubectl rollcall status --watch\n  kubectl rollcall status -A -o wide\n" +
+		Long:  "List the pods that Rollcall manages, those that wait first: all, or the named pods and those of the named workloads.",
+		Example: "  kubectl rollcall status --watch\n  kubectl rollcall status web -n prod\n  kubectl rollcall status -A -o wide\n" +
 			"  kubectl rollcall status -l app=web -o json",
-		Args: cobra.NoArgs,
-		RunE: o.connected(func(ctx context.Context, cluster *cluster, _ []string) error {
+		ValidArgsFunction: o.complete(&corev1.PodList{}, client.HasLabels{appspub.LifecycleStateKey}),
+		RunE: o.connected(func(ctx context.Context, cluster *cluster, names []string) error {
 			if err := output.once(watch); err != nil {
 				return err
 			}
@@ -42,6 +45,7 @@ func (o *options) statusCommand() *cobra.Command {
 					return false, err
 				}
 				s.selector = selector
+				s.only(names)
 				return false, s.write(out, notes, on, output, all)
 			})
 		}),
@@ -61,6 +65,23 @@ type status struct {
 	leaderless string
 	// namespace and selector are what the person asked for, empty for all.
 	namespace, selector string
+	names               []string
+}
+
+// only leaves the pods that have one of the names, or whose workload has: all without a name. As for kubectl, a kind may come before it.
+func (s *status) only(names []string) {
+	if s.names = names; len(names) == 0 {
+		return
+	}
+	s.pods = slices.DeleteFunc(s.pods, func(p Pod) bool {
+		return !slices.ContainsFunc(names, func(name string) bool {
+			_, of, found := strings.Cut(name, "/")
+			if !found {
+				of = name
+			}
+			return of == p.Name || of == p.Workload
+		})
+	})
 }
 
 func (c *cluster) status(ctx context.Context, namespace string, matching client.ListOption) (*status, error) {
@@ -89,6 +110,9 @@ func (s *status) write(out, notes io.Writer, on terminal, output *form, all bool
 		}
 		if s.selector != "" {
 			where += " with the labels " + s.selector
+		}
+		if len(s.names) > 0 {
+			where = "called " + strings.Join(s.names, " or ") + ", or of a workload of that name, " + where
 		}
 		fmt.Fprintf(notes, "Rollcall manages no pods %s%s\n", where, otherwise)
 		return nil

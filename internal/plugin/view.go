@@ -238,7 +238,7 @@ func reasonOn(p Pod) (why reason.Reason, message string) {
 	case p.facts.input.Released(p.facts.decision):
 		return reason.AwaitingOpenKruise, "its hook is released, and OpenKruise has neither updated nor deleted it yet" + leftBy(p)
 	case p.facts.input.Detached:
-		return reason.Detached, p.facts.input.Ending
+		return reason.Orphaned, p.facts.input.Ending
 	case p.facts.input.HeldOut:
 		return reason.HeldOut, p.facts.input.Ending
 	case p.facts.decision.Row == lifecycle.RowUpdating:

@@ -178,7 +178,7 @@ func (p *previewer) refused(ctx context.Context, set *kruisev1alpha1.CloneSet) (
 	}
 	refusal, err := p.observer.State.NameRefused(
 		ctx, &p.settings.Rules, p.settings.Everywhere(), p.settings.SourcesOf, clusterstate.AsWorkload(set), time.Now())
-	if err != nil || refusal == nil || refusal.Reason.Calm() {
+	if err != nil || refusal == nil || refusal.Calm {
 		return nil, err
 	}
 	return []string{refusal.Message}, nil

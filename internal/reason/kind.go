@@ -39,40 +39,34 @@ type kind struct {
 func (r Reason) kind() kind {
 	const warning, normal = corev1.EventTypeWarning, corev1.EventTypeNormal
 	switch r {
-	case RegistryUnavailable, RegistryTimeout, RegistryRefused, AgentUnavailable, AgentRefused, NotConfirmed, AlsoRegistersItself:
+	case RegistryUnavailable, RegistryRefused, AgentUnavailable, AgentRefused, NotConfirmed, NotEffective, AlsoRegistersItself:
 		return kind{event: warning, registry: true, answered: true}
-	case AppNotRegistered, AppOtherName:
+	case AppNotRegistered:
 		return kind{event: warning, registry: true, answered: true, app: true}
-	case AppStarting:
-		return kind{registry: true, app: true}
 	case RightsMissing:
 		return kind{event: warning, registry: true, answered: true, common: true}
-	case Following:
-		return kind{event: warning, registry: true, answered: true, late: true}
 	case UnknownRegistry:
 		return kind{event: warning, registry: true}
 	case Settling:
 		return kind{registry: true}
-	case NotServing:
-		return kind{event: warning, answered: true}
 	case NotReady, NoAddress, Updating, AwaitingOpenKruise:
 		return kind{event: warning, late: true}
-	case ReadFailed, PatchRefused, CacheBehind:
+	case ReadFailed, PatchRefused:
 		return kind{event: warning, common: true}
-	case AppSeveralEntries, AppCameBack, Proceeded, Skipped, SkipRefused, HandlerInTemplate, EvictionLetThrough,
-		DrainTimeout:
+	case ManagerNotReady:
+		return kind{event: warning, common: true, unasked: true}
+	case OtherWriter, ReleasedUnacknowledged, SkipRefused, HandlerInTemplate, DrainTimeout:
 		return kind{event: warning, momentary: true}
 	case EvictionHooked, RolloutProgress:
 		return kind{event: normal, momentary: true}
 	case HeldOut, Resolved:
 		return kind{event: normal}
-	case Queued, NotPermitted, Stopping:
+	case Queued:
 		return kind{unasked: true}
-	case "", Draining, ReadersLag, WarmingUp, DryRun, AppEntryRemains, Acknowledgement, NotWatched:
+	case "", Draining, WarmingUp, DryRun, AppEntryRemains, Acknowledgement, NotWatched:
 		return kind{}
-	case InvalidPod, InvalidEnd, UnknownName, IPv6Missing, ServiceClaimed, ServiceNotAllowed, HandlerRefused, InjectedPort, VirtualNodeIP,
-		UnsupportedWorkload, UnknownState, HeldNotReady, PanicThreshold, Ending, Detached, Orphaned, RolloutWaits, NotEnrolled, HooksRemoved,
-		UnreadyTarget:
+	case InvalidPod, ServiceNotAllowed, HandlerRefused, UnreachableEntry, UnreadyTarget, UnknownState, HeldNotReady, PanicThreshold, Ending,
+		Orphaned, RolloutWaits, NotEnrolled, HooksRemoved:
 		return kind{event: warning}
 	}
 	return kind{event: warning} // of a newer manager, as the plugin reads it
@@ -89,14 +83,11 @@ func (r Reason) Common() bool { return r.kind().common }
 // its part, and waits for the pod or for OpenKruise.
 func (r Reason) Late() bool { return r.kind().late }
 
-// Calm reports whether the reason is part of any rollout.
-func (r Reason) Calm() bool { return r.Event() == "" || r.Late() }
-
 // Momentary reports whether an Event of the reason reports what happened, and neither that the pod waits nor that it no longer does.
 func (r Reason) Momentary() bool { return r.kind().momentary }
 
-// Releases reports whether a hook was released without the registry's word.
-func (r Reason) Releases() bool { return r == Proceeded || r == Skipped }
+// Releases reports whether OpenKruise continued without the registry's word.
+func (r Reason) Releases() bool { return r == ReleasedUnacknowledged }
 
 // BeforeTheCall reports whether the registry has yet to be asked, so that nothing is known of it but what was before.
 func (r Reason) BeforeTheCall() bool { return r.kind().unasked }

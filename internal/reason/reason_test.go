@@ -5,11 +5,11 @@ import "testing"
 func TestOfRegistry(t *testing.T) {
 	t.Parallel()
 	for reason, want := range map[Reason]bool{
-		RegistryUnavailable: true, RegistryTimeout: true, RegistryRefused: true, UnknownRegistry: true, Settling: true,
+		RegistryUnavailable: true, RegistryRefused: true, NotEffective: true, UnknownRegistry: true, Settling: true,
 		NotConfirmed: true, AlsoRegistersItself: true, AgentUnavailable: true, AgentRefused: true,
-		AppNotRegistered: true, AppStarting: true, AppOtherName: true, AppEntryRemains: false,
-		"": false, Draining: false, Queued: false, NotPermitted: false, Stopping: false, InvalidPod: false, ServiceClaimed: false,
-		HandlerRefused: false, UnsupportedWorkload: false, UnknownState: false, NotReady: false, NoAddress: false,
+		AppNotRegistered: true, AppEntryRemains: false,
+		"": false, Draining: false, Queued: false, ManagerNotReady: false, InvalidPod: false, ServiceNotAllowed: false,
+		HandlerRefused: false, UnknownState: false, NotReady: false, NoAddress: false,
 	} {
 		if got := reason.OfRegistry(); got != want {
 			t.Errorf("%q: got %t, want %t", reason, got, want)
@@ -20,17 +20,17 @@ func TestOfRegistry(t *testing.T) {
 func TestWhatOnlyAnotherCallTells(t *testing.T) {
 	t.Parallel()
 	for reason, want := range map[Reason]bool{
-		RegistryUnavailable: true, RegistryTimeout: true, RegistryRefused: true, AgentUnavailable: true, AgentRefused: true,
-		NotConfirmed: true, NotServing: true, AppNotRegistered: true, AppOtherName: true, AlsoRegistersItself: true,
-		"": false, Draining: false, Settling: false, ReadersLag: false, Queued: false, NotPermitted: false, Stopping: false,
-		UnknownRegistry: false, InvalidPod: false, ServiceClaimed: false, HandlerRefused: false, PatchRefused: false,
-		NotReady: false, NoAddress: false, PanicThreshold: false, HeldNotReady: false, AppStarting: false,
+		RegistryUnavailable: true, RegistryRefused: true, AgentUnavailable: true, AgentRefused: true,
+		NotConfirmed: true, NotEffective: true, AppNotRegistered: true, AlsoRegistersItself: true,
+		"": false, Draining: false, Settling: false, Queued: false, ManagerNotReady: false,
+		UnknownRegistry: false, InvalidPod: false, ServiceNotAllowed: false, HandlerRefused: false, PatchRefused: false,
+		NotReady: false, NoAddress: false, PanicThreshold: false, HeldNotReady: false,
 	} {
 		if got := reason.NeedsAnotherCall(); got != want {
 			t.Errorf("%q needs another call: got %t, want %t", reason, got, want)
 		}
 	}
-	for _, reason := range []Reason{Queued, NotPermitted, Stopping} {
+	for _, reason := range []Reason{Queued, ManagerNotReady} {
 		if !reason.BeforeTheCall() {
 			t.Errorf("%q comes before the call, so that nothing new is known", reason)
 		}

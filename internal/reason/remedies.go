@@ -5,62 +5,42 @@ package reason
 // remedy is the first sentence of what a person should do, if there is more to do than the message shows.
 func (r Reason) remedy() string {
 	switch r {
-	case "RegistryUnavailable":
-		return "check the registry, and endpoint of its section in the configuration"
-	case "RegistryTimeout":
-		return "check the registry, or raise timeout in its section of the configuration"
-	case "Following":
+	case "NotEffective":
 		return "wait"
 	case "AwaitingOpenKruise":
 		return "if it lasts, check what kubectl rollcall explain shows, the workload's partition, paused and maxUnavailable, the events of OpenKruise and another controller's handlers on the pod"
+	case "ManagerNotReady":
+		return "wait"
+	case "RegistryUnavailable":
+		return "check the registry, and endpoint and timeout of its section in the configuration"
 	case "UnknownRegistry":
 		return "put the registry back into registries until its pods have left it"
-	case "UnknownName":
-		return "correct or remove it in the workload's template"
-	case "IPv6Missing":
-		return "set IPv6: \"[{podIPv6}]\" in service.metadata, before you move applications over"
-	case "ServiceClaimed":
-		return "take another name, put {namespace} into service.name, or set in service.allowed whose the name is, or shared: true if it is of both namespaces"
+	case "NotConfirmed":
+		return "find out who else writes the pod's entry in the registry"
+	case "AgentRefused":
+		return "correct that field, or the agent's certificate"
+	case "AlsoRegistersItself":
+		return "turn off the application's own registration, or let Rollcall steer its entry: the application registers itself"
+	case "OtherWriter":
+		return "find out what else writes the entry: the application itself, an agent, or a person"
+	case "DrainTimeout":
+		return "raise max in drain, or have the application end long requests by itself"
 	case "ServiceNotAllowed":
-		return "take another name, or add an entry to service.allowed"
+		return "take another name, put {namespace} into service.name, or set in service.allowed whose the name is, or shared: true if it is of both namespaces"
 	case "HandlerInTemplate":
 		return "remove the handler from spec.template"
-	case "CacheBehind":
-		return "restart the manager"
-	case "UnsupportedWorkload":
-		return "take it out of the template, or the key out of hooks.owned"
-	case "UnknownState":
-		return "use a supported OpenKruise"
+	case "NoAddress":
+		return "wait"
 	case "HeldNotReady":
 		return "delete the pod, or update it in place"
 	case "PanicThreshold":
 		return "check the pods, their nodes and the network"
 	case "Ending":
 		return "wait for the pods that replace it"
-	case "Detached":
-		return "delete the pod when you are done with it"
 	case "Orphaned":
 		return "delete the pod; a CloneSet adopts none"
-	case "NotConfirmed":
-		return "find out who else writes the pod's entry in the registry"
-	case "AlsoRegistersItself":
-		return "turn off the application's own registration, or let Rollcall steer its entry: the application registers itself"
-	case "AppOtherName":
-		return "put one of these names into rollcall.dev/services, or into service.name, or let the application register under the name that Rollcall looks for"
-	case "AppSeveralEntries":
-		return "find out who wrote which"
-	case "AgentRefused":
-		return "correct that field, or the agent's certificate"
-	case "AppCameBack":
-		return "find out what else writes the entry: the application itself, an agent, or a person"
-	case "NoAddress":
-		return "wait"
-	case "Proceeded":
-		return "check the registry; clients may have been sent to a pod that was not there"
-	case "DrainTimeout":
-		return "raise max in drain, or have the application end long requests by itself"
-	case "EvictionLetThrough":
-		return "check what the pod has waited for"
+	case "UnknownState":
+		return "use a supported OpenKruise"
 	default:
 		return ""
 	}

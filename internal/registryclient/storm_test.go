@@ -101,7 +101,7 @@ func storm(t *testing.T, workers, services, maxInFlight, batch int, warmUp time.
 // longer, and twice as long where calls are joined, since the batches would be small.
 func TestLimitOfTheDefaultsHoldsUpNoStorm(t *testing.T) {
 	t.Parallel()
-	const workers = 512 // of --workers
+	const workers = config.Workers
 	type row struct{ services, batch int }
 	expect.Each(t, map[string]row{
 		"one service":               {1, 1},

@@ -47,7 +47,7 @@ func (o Options) caught(call func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the driver panicked: %v", p)
-			o.Logger.Error(err, "call failed", "registry", o.Name, "stack", string(debug.Stack()))
+			o.Logger.Error(err, "failed to call the registry", "registry", o.Name, "stack", string(debug.Stack()))
 		}
 	}()
 	return call()

@@ -47,7 +47,7 @@ func (v visited) outOfRotation() waiting.Blocker {
 func ending(in lifecycle.Input) waiting.Blocker {
 	switch {
 	case in.Detached:
-		return waiting.Detached(in.Ending)
+		return waiting.OutDetached(in.Ending)
 	case in.HeldOut:
 		return waiting.HeldOut(in.Ending)
 	}

@@ -25,15 +25,15 @@ func TestReleasesAreAlwaysTold(t *testing.T) {
 	for range many {
 		r.Tell(pod, reason.SkipRefused, "refused")
 	}
-	for _, why := range []reason.Reason{reason.Proceeded, reason.Skipped} {
-		r.Tell(pod, why, "released")
+	for range 2 {
+		r.Tell(pod, reason.ReleasedUnacknowledged, "released")
 	}
 	close(recorder.Events)
 	told := map[string]int{}
 	for event := range recorder.Events {
 		told[strings.Fields(event)[1]]++
 	}
-	if told[string(reason.SkipRefused)] != memory.EventBurst || told[string(reason.Proceeded)] != 1 || told[string(reason.Skipped)] != 1 {
+	if told[string(reason.SkipRefused)] != memory.EventBurst || told[string(reason.ReleasedUnacknowledged)] != 2 {
 		t.Errorf("Events are %v, want %d of %s, and each release", told, memory.EventBurst, reason.SkipRefused)
 	}
 }

@@ -243,7 +243,7 @@ func RegistriesOf(annotations map[string]string, defaults []string, known map[st
 		return parseRegistries(written, known)
 	})
 	if !ok && len(defaults) == 0 {
-		return nil, fmt.Errorf("no registry is the default for the namespace: set annotation %s, or have default or defaultFor set in the "+
+		return nil, fmt.Errorf("no registry is the default for the namespace: set annotation %s, or set default of a registry in the "+
 			"configuration", AnnotationRegistries)
 	}
 	if !ok {

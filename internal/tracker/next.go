@@ -78,6 +78,8 @@ type Postponement struct {
 	Until   time.Time
 	Reason  reason.Reason
 	Message string
+	// Late: as the reason had it when it was said.
+	Late bool
 }
 
 // Next returns the next step. The first row that applies counts:

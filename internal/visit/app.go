@@ -170,7 +170,7 @@ func (e *entry) awaitsApp(b waiting.Blocker, err error) waiting.Blocker {
 	}
 	// By kubelet's clock, which may be a little ahead.
 	if starting := AppStarts - e.Clock.Since(lifecycle.ReadySince(e.pod())); starting > 0 && starting <= 2*AppStarts {
-		b.Reason, b.After = reason.AppStarting, min(b.After, starting)
+		b.Calm, b.After = true, min(b.After, starting)
 	}
 	return b
 }
@@ -195,7 +195,7 @@ func (e *entry) belongs() bool { return plan.Facts{Targets: e.targets}.IsTarget(
 // saySeveral records once for a pod that it has more than one entry.
 func (e *entry) saySeveral(which string) {
 	if e.ByApp() && e.facts.Memory.NoteSeveral() {
-		e.event(reason.AppSeveralEntries, fmt.Sprintf("%s: there are several, which are taken out and put back together: %s; "+
+		e.event(reason.OtherWriter, fmt.Sprintf("%s: there are several, which are taken out and put back together: %s; "+
 			"remove what the application did not write, or give its instances an ID that stays the same", e.Row, which))
 	}
 }
@@ -211,7 +211,7 @@ func (e *entry) lookForSeveral() {
 	for _, one := range e.facts.Tracked.Foreign(e.in.By(lifecycle.Rollcall)) {
 		at := registry.Instance{Address: one.Endpoint.Address, Port: one.Endpoint.Port}.Endpoint()
 		if at != e.Instance.Endpoint() && e.facts.Memory.NoteSeveral() {
-			e.event(reason.AppSeveralEntries, fmt.Sprintf("%s: the application has an entry at %s too, which Rollcall does not take out: "+
+			e.event(reason.OtherWriter, fmt.Sprintf("%s: the application has an entry at %s too, which Rollcall does not take out: "+
 				"clients are given the pod by it while the pod is updated or deleted; have the application register at one address",
 				e.Row, at))
 		}
@@ -228,7 +228,7 @@ func (e *entry) sayReturned(returned bool) {
 	case e.Want == lifecycle.InService:
 		e.facts.Memory.NoteJoined()
 	case returned && e.facts.Memory.NoteReturned():
-		e.event(reason.AppCameBack, e.String()+" came back into rotation while the pod must be out of it, and was taken out "+
+		e.event(reason.OtherWriter, e.String()+" came back into rotation while the pod must be out of it, and was taken out "+
 			"again: something other than Rollcall puts it back")
 	}
 }

@@ -134,7 +134,7 @@ func (e *entry) failed(ctx context.Context, err error) waiting.Blocker {
 	case registryclient.DryRun:
 		b.Reason = reason.DryRun // an event brings the next step
 	case registryclient.Fenced:
-		b.Reason, b.After, b.Unasked = reason.NotPermitted, e.backOff(), true
+		b.Reason, b.After, b.Unasked, b.Calm = reason.ManagerNotReady, e.backOff(), true, true
 	case registryclient.Queued:
 		b.Reason, b.After, b.Unasked = reason.Queued, WokenRecheck, true
 	case registryclient.Outage:
@@ -147,15 +147,13 @@ func (e *entry) failed(ctx context.Context, err error) waiting.Blocker {
 		b = e.awaitsFollower(b)
 	case registryclient.Refused:
 		b.Reason, b.After = reason.RegistryRefused, waiting.Longest
-	case registryclient.TimedOut:
-		b.Reason, b.After = reason.RegistryTimeout, max(after, e.backOff())
 	default:
 		b.After = max(after, e.backOff())
 	}
 	b = b.OfAgent(err)
 	if told {
 		e.facts.Tracked.Postpone(e.in, tracker.Postponement{
-			Want: e.Want, Through: e.client, Until: e.Clock.Now().Add(after), Reason: b.Reason, Message: b.Message,
+			Want: e.Want, Through: e.client, Until: e.Clock.Now().Add(after), Reason: b.Reason, Message: b.Message, Late: b.Late,
 		})
 	}
 	return b
@@ -163,7 +161,7 @@ func (e *entry) failed(ctx context.Context, err error) waiting.Blocker {
 
 // awaitsFollower says why a registry that follows the pod's condition has not done so.
 func (e *entry) awaitsFollower(b waiting.Blocker) waiting.Blocker {
-	b.Reason, b.After = reason.Following, e.backOff()
+	b.Reason, b.After, b.Late = reason.NotEffective, e.backOff(), true
 	if !e.client.Follows() || e.NoCondition == nil {
 		return b
 	}

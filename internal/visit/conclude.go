@@ -18,7 +18,7 @@ func (v *visit) conclude(ctx context.Context) error {
 	write := plan.Conclude(outcome)
 	v.askIdle(write.Ask, outcome.Drain)
 	v.drainBegins(write, outcome.Drain)
-	v.held, v.excuse = write.Held, excuses(write.Released.Reason)
+	v.held, v.excuse = write.Held, excuses(write.Released.By)
 	if v.facts.Uncached {
 		write.Record = nil // it goes with the pod
 	}
@@ -30,18 +30,18 @@ func (v *visit) conclude(ctx context.Context) error {
 		v.Releases.Count(string(decision.Waiting), cmp.Or(v.excuse, metrics.ByAcknowledgement))
 	}
 	if v.excuse != "" {
-		v.event(write.Released.Reason, write.Released.Message)
+		v.event(reason.ReleasedUnacknowledged, write.Released.Message)
 	}
 	if released {
 		v.drained(decision.Waiting, write.Drained, outcome.Drain)
-		v.released(decision, write.Released.Reason, v.waited(decision.Waiting))
+		v.released(decision, write.Released.By, v.waited(decision.Waiting))
 	}
 	return nil
 }
 
 // excuses returns the metric's word for why a hook is released although something is missing, if it is.
-func excuses(released reason.Reason) string {
-	return map[reason.Reason]string{reason.Skipped: metrics.BySkip, reason.Proceeded: metrics.ByFailurePolicy}[released]
+func excuses(released plan.Excuse) string {
+	return map[plan.Excuse]string{plan.Skipped: metrics.BySkip, plan.Proceeded: metrics.ByFailurePolicy}[released]
 }
 
 func (v *visit) outcome(ctx context.Context) plan.Outcome {

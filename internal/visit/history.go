@@ -1,7 +1,6 @@
 package visit
 
 import (
-	"cmp"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -11,7 +10,6 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/history"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/plan"
-	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 )
 
@@ -50,12 +48,12 @@ func (e *entry) changed(stood bool, took time.Duration) {
 }
 
 // released writes that OpenKruise waits no more for the hook of a decision, whose rows were brought to rest for it.
-func (v *visit) released(d lifecycle.Decision, why reason.Reason, waited time.Duration) {
+func (v *visit) released(d lifecycle.Decision, why plan.Excuse, waited time.Duration) {
 	r := history.Release{
 		Hook: string(d.Waiting), State: string(lifecycle.State(v.pod())),
-		By: cmp.Or(map[reason.Reason]string{
-			reason.Skipped: history.BySkip, reason.Proceeded: history.ByProceedAfter,
-		}[why], history.ByAcknowledgement),
+		By: map[plan.Excuse]string{
+			plan.Acknowledged: history.ByAcknowledgement, plan.Skipped: history.BySkip, plan.Proceeded: history.ByProceedAfter,
+		}[why],
 		Rotation: map[lifecycle.Want]string{
 			lifecycle.InService: history.In, lifecycle.OutOfService: history.Out, lifecycle.Absent: history.Gone,
 		}[d.Want],

@@ -21,8 +21,10 @@ const (
 
 // Blocker is why a pod is not where it must be.
 type Blocker struct {
-	Hook    lifecycle.Hook
-	Reason  reason.Reason
+	Hook   lifecycle.Hook
+	Reason reason.Reason
+	// Case is which case of the reason it is, if another one deserves an Event of its own.
+	Case    Case
 	Message string
 	Since   time.Time
 	// Said is when it last had an Event, if it needs one.
@@ -33,7 +35,25 @@ type Blocker struct {
 	BacksOff bool
 	// Unasked: a registry is yet to be asked.
 	Unasked bool
+	// Calm: it passes by itself, and makes no Event.
+	Calm bool
+	// Late: it is part of any rollout, and makes its Event only after [reason.Patience], as if its reason were [reason.Reason.Late].
+	Late bool
 }
+
+// Case tells blockers of one reason apart, whose remedy is the same.
+type Case string
+
+// The cases that follow one another on a pod.
+const (
+	OtherName  Case = "the registry has the endpoint under another name"
+	Detached   Case = "out of rotation, since its CloneSet has lost it"
+	MissedEnd  Case = "its end can't be read"
+	Misspelled Case = "Rollcall does not know a name"
+	WithoutIP6 Case = "its metadata lacks an IPv6 address"
+	OfInjected Case = "its port is that of an injected container"
+	OfVirtual  Case = "its address is vCluster's"
+)
 
 // First returns the first blocker that is not just Queued, with the soonest After.
 func First(all ...Blocker) (first Blocker) {
@@ -90,12 +110,12 @@ func (b Blocker) OfAgent(err error) Blocker {
 func (b Blocker) Say(before Blocker, now time.Time) (said Blocker, due bool) {
 	late := b.Since.Add(reason.Patience)
 	switch {
-	case b.Reason.Late() && now.Before(late):
+	case (b.Late || b.Reason.Late()) && now.Before(late):
 		b.After = cmp.Or(b.After, late.Sub(now))
 		return b, false
-	case b.Reason.Event() == "":
+	case b.Calm || b.Reason.Event() == "":
 		return b, false
-	case b.Reason == before.Reason && (b.Hook == before.Hook || b.Hook == "") && now.Before(before.Said.Add(reason.EventRepeat)):
+	case b.repeats(before) && now.Before(before.Said.Add(reason.EventRepeat)):
 		b.Said = before.Said
 		return b, false
 	}
@@ -103,9 +123,13 @@ func (b Blocker) Say(before Blocker, now time.Time) (said Blocker, due bool) {
 	return b, true
 }
 
+func (b Blocker) repeats(before Blocker) bool {
+	return b.Reason == before.Reason && b.Case == before.Case && (b.Hook == before.Hook || b.Hook == "")
+}
+
 // InPlaceOf returns before if nothing new is known: its registry was not asked again.
 func (b Blocker) InPlaceOf(before Blocker) Blocker {
-	if b.Reason.BeforeTheCall() && before.Reason.NeedsAnotherCall() {
+	if b.Reason.BeforeTheCall() && (b.Unasked || b.Calm) && before.Reason.NeedsAnotherCall() {
 		before.After = b.After
 		return before
 	}

@@ -36,8 +36,9 @@ func TestBlockersTogether(t *testing.T) {
 
 func TestBlockerInPlaceOf(t *testing.T) {
 	t.Parallel()
-	refused, queued := Blocker{Reason: reason.RegistryRefused, Message: "no", After: time.Minute}, Blocker{Reason: reason.Queued, After: time.Second}
-	late, stopping := Blocker{Reason: reason.NotPermitted, After: time.Second}, Blocker{Reason: reason.Stopping}
+	refused, queued := Blocker{Reason: reason.RegistryRefused, Message: "no", After: time.Minute}, Blocker{Reason: reason.Queued, Unasked: true, After: time.Second}
+	late, stopping := Blocker{Reason: reason.ManagerNotReady, Calm: true, After: time.Second}, Stopping()
+	hangs := CacheBehind(time.Minute)
 	missing := Blocker{Reason: reason.AppNotRegistered, Message: "none", After: 5 * time.Second}
 	type row struct {
 		reason            string
@@ -48,6 +49,7 @@ func TestBlockerInPlaceOf(t *testing.T) {
 		"the application is to be asked for": {"it may have registered or not", late, missing,
 			Blocker{Reason: reason.AppNotRegistered, Message: "none", After: time.Second}},
 		"the manager stops": {"the call was cut off", stopping, refused, Blocker{Reason: reason.RegistryRefused, Message: "no"}},
+		"the cache hangs":   {"a person has to restart the manager", hangs, refused, hangs},
 		"asked again":       {"the registry has answered", refused, queued, refused},
 		"no call is needed": {"the drain has passed", queued, Blocker{Reason: reason.Draining}, queued},
 		"passed":            {"nothing is missing", Blocker{}, refused, Blocker{}},
@@ -64,6 +66,12 @@ func TestBlockerSay(t *testing.T) {
 	refused := Blocker{Hook: lifecycle.PreDelete, Reason: reason.RegistryRefused}
 	said := func(b Blocker, at time.Time) Blocker { b.Said = at; return b }
 	since := func(ago time.Duration) Blocker { return Blocker{Reason: reason.NotReady, Since: now.Add(-ago)} }
+	missing := Blocker{Reason: reason.AppNotRegistered}
+	otherName, starting := missing, missing
+	otherName.Case, starting.Calm = OtherName, true
+	follows := func(ago time.Duration) Blocker {
+		return Blocker{Reason: reason.NotEffective, Since: now.Add(-ago), Late: true}
+	}
 	after := func(b Blocker, d time.Duration) Blocker { b.After = d; return b }
 	type row struct {
 		reason      string
@@ -81,8 +89,15 @@ func TestBlockerSay(t *testing.T) {
 		"calm":     {"it is part of any rollout", Blocker{Reason: reason.Draining}, said(refused, now), Blocker{Reason: reason.Draining}, false},
 		"not for long": {"a pod may start slowly, and is looked at again", since(reason.Patience - time.Second), Blocker{},
 			after(since(reason.Patience-time.Second), time.Second), false},
-		"too long": {"the pod is missing", since(reason.Patience), since(0), said(since(reason.Patience), now), true},
-		"longer":   {"the Event is there", since(time.Hour), said(since(0), now), said(since(time.Hour), now), false},
+		"too long":       {"the pod is missing", since(reason.Patience), since(0), said(since(reason.Patience), now), true},
+		"longer":         {"the Event is there", since(time.Hour), said(since(0), now), said(since(time.Hour), now), false},
+		"another case":   {"it is another fact, although the remedy is the same", otherName, said(missing, now), said(otherName, now), true},
+		"the same case":  {"the Event is there", otherName, said(otherName, now), said(otherName, now), false},
+		"it starts":      {"the application has yet to register", starting, Blocker{}, starting, false},
+		"it has started": {"nothing is told of it yet", missing, starting, said(missing, now), true},
+		"its clients follow late": {"that is part of any rollout, and looked at again", follows(reason.Patience - time.Second), Blocker{},
+			after(follows(reason.Patience-time.Second), time.Second), false},
+		"its clients don't follow": {"nothing else shows it", follows(reason.Patience), Blocker{}, said(follows(reason.Patience), now), true},
 		"a calm one before": {"the Event of the one before that says Resolved", refused, Blocker{Hook: lifecycle.PreDelete, Reason: reason.Draining},
 			said(refused, now), true},
 	}, func(t *testing.T, tc row) {

@@ -45,7 +45,7 @@ func DrainTimeout(hook lifecycle.Hook, longest time.Duration, last drain.Answer)
 
 // ReadersLag is about clients that read from caches until then.
 func ReadersLag(entry fmt.Stringer, until time.Time, left time.Duration) Blocker {
-	return Blocker{Reason: reason.ReadersLag, After: left,
+	return Blocker{Reason: reason.NotEffective, Calm: true, After: left,
 		Message: fmt.Sprintf("%s is registered; its clients may not know it before %s", entry, until.Format(time.RFC3339))}
 }
 
@@ -56,7 +56,7 @@ func WarmingUp(left time.Duration) Blocker {
 
 // NotServing is about an entry that clients are not given yet.
 func NotServing(entry fmt.Stringer, err error, after time.Duration) Blocker {
-	return Blocker{Reason: reason.NotServing, After: after,
+	return Blocker{Reason: reason.NotEffective, After: after,
 		Message: fmt.Sprintf("%s is registered, but not given to clients yet: %v", entry, err)}
 }
 
@@ -90,13 +90,14 @@ func Failed(entry fmt.Stringer, err error) Blocker {
 
 // NoCondition completes what [Failed] says of a registry that follows the pod's condition.
 func (b Blocker) NoCondition(why string) Blocker {
+	b.Late = false
 	b.Reason, b.Message = reason.RightsMissing, fmt.Sprintf("%s: Rollcall can't write the condition: %s", b.Message, why)
 	return b
 }
 
 // Stopping is about the end of this process.
 func Stopping() Blocker {
-	return Blocker{Reason: reason.Stopping, Unasked: true, Message: "the manager stops, and the next one continues"}
+	return Blocker{Reason: reason.ManagerNotReady, Calm: true, Unasked: true, Message: "the manager stops, and the next one continues"}
 }
 
 // Unheard is about entries that only the pod's record shows.
@@ -155,7 +156,7 @@ func (b Blocker) LookedForAt(addresses []string) Blocker {
 
 // Under adds the names under which the registry has the endpoint.
 func (b Blocker) Under(endpoint string, names []string, annotation, want string) Blocker {
-	b.Reason = reason.AppOtherName
+	b.Case = OtherName
 	b.Message += fmt.Sprintf("; the registry has %s under %q: set that in the annotation %s or in service.name, or have the "+
 		"application register as %q", endpoint, names, annotation, want)
 	return b
@@ -195,14 +196,14 @@ func PatchRefused(err error, after time.Duration) Blocker {
 
 // CacheBehind is about a cache that hangs.
 func CacheBehind(lasts time.Duration) Blocker {
-	return Blocker{Reason: reason.CacheBehind, After: Longest, Message: fmt.Sprintf(
+	return Blocker{Reason: reason.ManagerNotReady, After: Longest, Message: fmt.Sprintf(
 		"the manager's cache has not shown the manager's own last change of the pod for %s, and the API server is ahead of it: if this "+
 			"stays, restart the manager", lasts.Round(time.Second))}
 }
 
 // UnsupportedWorkload is about a pod of another kind of workload.
 func UnsupportedWorkload(kind string) Blocker {
-	return Blocker{Reason: reason.UnsupportedWorkload, Message: fmt.Sprintf(
+	return Blocker{Reason: reason.HandlerRefused, Message: fmt.Sprintf(
 		"the pod has a finalizer or newly-created mark that Rollcall owns, and belongs to a %s; Rollcall drives only "+
 			"OpenKruise's CloneSets, StatefulSets and DaemonSets: take it out of the template, or the key out of the configuration", kind)}
 }
@@ -224,8 +225,10 @@ func Ending(why string) Blocker {
 	return Blocker{Reason: reason.Ending, Message: "the pod is out of rotation before it ends: " + why}
 }
 
-// Detached is about a pod that its CloneSet has lost, in the words of [lifecycle.Input.Detach].
-func Detached(why string) Blocker { return Blocker{Reason: reason.Detached, Message: why} }
+// OutDetached is about a pod that its CloneSet has lost, in the words of [lifecycle.Input.Detach].
+func OutDetached(why string) Blocker {
+	return Blocker{Reason: reason.Orphaned, Case: Detached, Message: why}
+}
 
 // HeldOut is about a pod that a person keeps out, in the words of [lifecycle.Input.HoldOut].
 func HeldOut(why string) Blocker { return Blocker{Reason: reason.HeldOut, Message: why} }
@@ -247,14 +250,25 @@ func AwaitingOpenKruise() Blocker {
 		"OpenKruise has neither updated nor deleted it yet"}
 }
 
+// UnreadableEnd is about an end that was announced and can't be read.
+func UnreadableEnd(why string) Blocker {
+	return Blocker{Reason: reason.InvalidPod, Case: MissedEnd, Message: why}
+}
+
+// InjectedPort is about a container that a webhook has put before the application's.
+func InjectedPort(why string) Blocker {
+	return Blocker{Reason: reason.UnreachableEntry, Case: OfInjected, Message: why}
+}
+
 // UnknownName is about a misspelt annotation.
 func UnknownName(name string) Blocker {
-	return Blocker{Reason: reason.UnknownName, Message: "the pod has " + name}
+	return Blocker{Reason: reason.InvalidPod, Case: Misspelled, Message: "the pod has " + name}
 }
 
 // IPv6Missing is about clients of Spring Cloud Alibaba.
 func IPv6Missing(entry string) Blocker {
-	return Blocker{Reason: reason.IPv6Missing, Message: entry + `: applications' own entries of the service have metadata IPv6, ` +
+	return Blocker{Reason: reason.UnreachableEntry, Case: WithoutIP6, Message: entry +
+		`: applications' own entries of the service have metadata IPv6, ` +
 		`and the pod's has none in brackets, so clients of Spring Cloud Alibaba with an IPv6 address drop it or can't reach it: ` +
 		`set IPv6: "[{podIPv6}]" in service.metadata`}
 }
@@ -266,8 +280,9 @@ func UnreadyTarget(gate string) Blocker {
 
 // VirtualNodeIP is about a node of a vCluster.
 func VirtualNodeIP(address, node string) Blocker {
-	return Blocker{Reason: reason.VirtualNodeIP, Message: fmt.Sprintf("clients are given the address %s as that of node %s, and it is "+
-		"vCluster's own: upgrade vCluster to 0.28.1 or newer, or set networking.advanced.proxyKubelets.byIP to false in vcluster.yaml",
+	return Blocker{Reason: reason.UnreachableEntry, Case: OfVirtual, Message: fmt.Sprintf(
+		"clients are given the address %s as that of node %s, and it is "+
+			"vCluster's own: upgrade vCluster to 0.28.1 or newer, or set networking.advanced.proxyKubelets.byIP to false in vcluster.yaml",
 		address, node)}
 }
 

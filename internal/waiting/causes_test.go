@@ -24,7 +24,7 @@ func (e entryNamed) String() string { return string(e) }
 func detached() Blocker {
 	in := lifecycle.Input{Pod: &lifecycle.Pod{}}
 	in.Pod.Name, in.Pod.Labels = "web-x7k2p", map[string]string{kruisev1alpha1.CloneSetInstanceID: "x7k2p"}
-	return Detached(in.Detach().Ending)
+	return OutDetached(in.Detach().Ending)
 }
 
 func heldOut() Blocker {

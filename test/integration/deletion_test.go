@@ -68,7 +68,7 @@ func detachedByLabel(s *scenario) {
 	detached := pods[0]
 	s.forget()
 	s.must(s.k8s.Patch(s.Context(), detached.DeepCopy(), kube.Merge(`{"metadata":{"labels":{%q:%q}}}`, tier, tierDetached)))
-	s.await("the Event", func() error { return s.hasEvent(detached, corev1.EventTypeWarning, "Detached", "CloneSet "+s.key.Name) })
+	s.await("the Event", func() error { return s.hasEvent(detached, corev1.EventTypeWarning, "Orphaned", "CloneSet "+s.key.Name) })
 	s.await("another pod in its place", func() error {
 		others := slices.DeleteFunc(s.Pods(), func(pod *corev1.Pod) bool { return pod.UID == detached.UID })
 		if len(others) != len(pods) {

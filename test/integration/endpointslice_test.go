@@ -81,16 +81,16 @@ func TestPodsThatNoServiceFollows(t *testing.T) {
 	unselected := s.AwaitPodIn(appspub.LifecycleStatePreparingNormal)
 	s.awaitPage("that no EndpointSlice lists the pod", func(page statuspage.Snapshot) bool {
 		return slices.ContainsFunc(page.Pods, func(p statuspage.Pod) bool {
-			return p.Pod == unselected.Name && p.Reason == string(reason.Following) && strings.Contains(p.Message, "if no Service selects it, create one")
+			return p.Pod == unselected.Name && p.Reason == string(reason.NotEffective) && strings.Contains(p.Message, "if no Service selects it, create one")
 		})
 	})
 	services.create()
 	services.ExpectSteady()
 }
 
-// TestEnrolmentBehindServices: a namespace's label enrolls a CloneSet whose template has the gate, and an Event tells why one without it is
+// TestEnrollmentBehindServices: a namespace's label enrolls a CloneSet whose template has the gate, and an Event tells why one without it is
 // left alone.
-func TestEnrolmentBehindServices(t *testing.T) {
+func TestEnrollmentBehindServices(t *testing.T) {
 	t.Parallel()
 	const name = "endpointslices-enrolled"
 	install(t, "enroll", name)

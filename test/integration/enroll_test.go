@@ -52,11 +52,11 @@ func fleetSize(t *testing.T) int {
 // unhooked takes away the hooks that a style has.
 func unhooked(set *kruisev1alpha1.CloneSet) { set.Spec.Lifecycle = nil }
 
-// TestEnrolment: a namespace's label gives a fleet its hooks, and its removal takes them back. No pod is touched but for labels,
+// TestEnrollment: a namespace's label gives a fleet its hooks, and its removal takes them back. No pod is touched but for labels,
 // no CloneSet gets a new revision, no pod leaves the registry, no request is lost, and all is as it was in the end.
-func TestEnrolment(t *testing.T) {
+func TestEnrollment(t *testing.T) {
 	t.Parallel()
-	const namespace = "enrolment"
+	const namespace = "enrollment"
 	config := defaultConfiguration(env.registry.URL(), namespace)
 	config["enroll"] = true
 	s := newScenario(t, startManager(t, namespace, config), env.registry, labels, namespace)
@@ -301,10 +301,10 @@ func TestEnrolByHand(t *testing.T) {
 	s.Expect(after == before, "spec is %s, and was %s", after, before)
 }
 
-// TestEnrolmentAfterAReload: a CloneSet that the configuration kept from being enrolled has its hooks once another one is in force.
-func TestEnrolmentAfterAReload(t *testing.T) {
+// TestEnrollmentAfterAReload: a CloneSet that the configuration kept from being enrolled has its hooks once another one is in force.
+func TestEnrollmentAfterAReload(t *testing.T) {
 	t.Parallel()
-	const namespace = "enrolment-reload"
+	const namespace = "enrollment-reload"
 	config := defaultConfiguration(env.registry.URL(), namespace)
 	config["enroll"] = true
 	s := newScenario(t, startManager(t, namespace, config), env.registry, labels, namespace)
@@ -320,7 +320,7 @@ func TestEnrolmentAfterAReload(t *testing.T) {
 	s.awaitArmed()
 }
 
-// awaitArmed returns once all pods have the label of enrolment's preDelete.
+// awaitArmed returns once all pods have the label of enrollment's preDelete.
 func (s *scenario) awaitArmed() {
 	s.Helper()
 	s.until("the pods to be armed", func() bool {

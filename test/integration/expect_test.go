@@ -326,7 +326,7 @@ func (s *scenario) expectNoCallRepeated() {
 	}
 	givenUp := map[string]bool{}
 	for _, e := range s.Events() {
-		givenUp[string(e.Regarding.UID)] = givenUp[string(e.Regarding.UID)] || e.Reason == "RegistryTimeout"
+		givenUp[string(e.Regarding.UID)] = givenUp[string(e.Regarding.UID)] || strings.Contains(e.Note, context.DeadlineExceeded.Error())
 	}
 	last := map[string]fakeregistry.Call{}
 	for _, a := range s.registry.Answers(s.ns, "") {

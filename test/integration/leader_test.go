@@ -338,7 +338,7 @@ func TestLeaderAndRegistryAreLostInADrain(t *testing.T) {
 	s.Fail("", "the registry is down")
 
 	s.AwaitGone(pod)
-	s.ExpectEvent(pod, "Warning", "Proceeded", "proceedAfter.preDelete (5s) and the drain have passed")
+	s.ExpectEvent(pod, "Warning", "ReleasedUnacknowledged", "proceedAfter.preDelete (5s) and the drain have passed")
 	for _, v := range s.history.Of(pod.UID) {
 		held := slices.ContainsFunc(s.hooks["preDelete"], func(h string) bool { return ours(h) && setOn(h, v.pod) })
 		if stateOf(v.pod) == string(appspub.LifecycleStatePreparingDelete) && !held && v.arrived.Before(out.Add(s.drain)) {

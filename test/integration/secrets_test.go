@@ -251,8 +251,8 @@ func (s *scenario) refuseSecrets(config configuration, mounted *mount.Folder, pa
 		changed := maps.Clone(config)
 		changed["registries"] = []any{section}
 		s.must(s.manager.Configure(changed))
-		s.ExpectLogged("configuration refused", fmt.Sprintf("registries[wrong-%d].%s", i, wrong.field))
+		s.ExpectLogged("failed to apply the configuration", fmt.Sprintf("registries[wrong-%d].%s", i, wrong.field))
 	}
 	s.must(s.manager.Manager.Configure("registry: {driver: http, auth: {tokenFile: \"" + password))
-	s.ExpectLogged("configuration refused", "use valid YAML")
+	s.ExpectLogged("failed to apply the configuration", "use valid YAML")
 }

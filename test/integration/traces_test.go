@@ -94,8 +94,9 @@ func TestTraces(t *testing.T) {
 	parents := &seenParents{}
 	registry := startRegistry(t, parents.before)
 	config := defaultConfiguration(registry.URL(), "traces")
-	config["traces"] = map[string]any{"endpoint": server.URL}
-	manager := startManager(t, "traces", config)
+	manager := prepareManager(t, "traces", env.account, config)
+	manager.Env = append(manager.Env, "OTEL_EXPORTER_OTLP_ENDPOINT="+server.URL)
+	restart(t, manager)
 	s := newScenario(t, manager, registry, labels, "traces")
 	pod := s.Begin(replicas(1))[0]
 	s.await("the spans of the pod", func() error {

@@ -64,7 +64,7 @@ func TestAppRegistersElsewhere(t *testing.T) {
 	s.Expect(s.Now(nowhere.UID) != nil, "clients are given the pod, and it is gone")
 	s.PatchPod(nowhere, `{"metadata":{"annotations":{"rollcall.dev/skip":"preDelete"}}}`)
 	s.AwaitGone(nowhere)
-	s.ExpectEvent(nowhere, corev1.EventTypeWarning, "Skipped")
+	s.ExpectEvent(nowhere, corev1.EventTypeWarning, "ReleasedUnacknowledged")
 }
 
 func preDeleteAlone(set *kruisev1alpha1.CloneSet) {
