@@ -113,7 +113,9 @@ func TestARemovalAfterAHeartbeatStays(t *testing.T) {
 	}
 	each(func(in registry.Instance) error { return d.Register(t.Context(), in) })
 	hasTold()
-	each(func(in registry.Instance) error { return errors.Join(d.Heartbeat(t.Context(), in), d.Deregister(t.Context(), in)) })
+	each(func(in registry.Instance) error {
+		return errors.Join(d.Heartbeat(t.Context(), in), d.Deregister(t.Context(), in))
+	})
 	hasTold() // of the heartbeats, and now it knows what the other one lacks
 	hasTold()
 	each(func(in registry.Instance) error {
