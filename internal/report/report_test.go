@@ -42,7 +42,7 @@ func TestReleasesAreAlwaysTold(t *testing.T) {
 func TestWarningsSayWhatToDo(t *testing.T) {
 	t.Parallel()
 	for why, want := range map[reason.Reason]string{
-		reason.RegistryUnavailable: "Warning RegistryUnavailable connection refused. What to do: check the registry, and endpoint of its section in " +
+		reason.RegistryUnavailable: "Warning RegistryUnavailable connection refused. What to do: check the registry, and endpoint and timeout of its section in " +
 			"the configuration",
 		reason.InvalidPod: "Warning InvalidPod connection refused", // the message shows what to set
 		reason.Resolved:   "Normal Resolved connection refused",
