@@ -89,7 +89,7 @@ func (o *object) warmUp(name string, metadata map[string]service.ValueTemplate) 
 	})
 	if _, has := metadata[registry.MetaWeight]; warmUp > 0 && !has {
 		o.invalid(name, warmUp.String(), `there is no weight to grow to: set service.metadata.weight, such as "100", and the same weight `+
-			"for all other instances of the services: docs/warm-up.md")
+			"for all other instances of the services")
 	}
 	return warmUp, countsAtEnd
 }

@@ -118,7 +118,7 @@ func (s *Settings) SourcesOf(of service.Subject) ([]lifecycle.Source, error) {
 			sources[i].Writer = lifecycle.Application
 		default:
 			err = errors.Join(err, fmt.Errorf("annotation %s: the driver of registry %q can't take an entry out of rotation that an "+
-				"application wrote: remove =app, and turn off the application's own registration as docs/self-registration.md shows",
+				"application wrote: remove =app, and turn off the application's own registration",
 				service.AnnotationRegistries, r.Registry))
 		}
 	}

@@ -19,8 +19,6 @@ func (r Reason) remedy() string {
 		return "find out who else writes the pod's entry in the registry"
 	case "AgentRefused":
 		return "correct that field, or the agent's certificate"
-	case "AlsoRegistersItself":
-		return "turn off the application's own registration, or let Rollcall steer its entry: the application registers itself"
 	case "OtherWriter":
 		return "find out what else writes the entry: the application itself, an agent, or a person"
 	case "DrainTimeout":

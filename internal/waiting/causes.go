@@ -117,15 +117,14 @@ type Other struct {
 // AlsoRegistersItself is about other entries by which clients are given a pod that is at the endpoint, or one that the registry told of.
 func AlsoRegistersItself(entry fmt.Stringer, endpoint, said string, others []Other) Blocker {
 	const untagged = "clients are given %s by an entry that Rollcall has not written (%s): turn off the application's own registration, " +
-		"or let Rollcall steer that entry, as docs/self-registration.md shows"
+		"or let Rollcall steer that entry"
 	text := fmt.Sprintf(untagged, "this address", said)
 	for _, one := range others {
 		at := net.JoinHostPort(one.Address, strconv.Itoa(one.Port))
 		switch {
 		case one.Tagged != "":
 			text = fmt.Sprintf("clients are given the pod by an entry that has Rollcall's ownership tag and is not where this configuration "+
-				"has it (at %s, %s), such as from before an option of the registry was changed: remove it from the registry, as "+
-				"docs/self-registration.md shows", at, one.Tagged)
+				"has it (at %s, %s), such as from before an option of the registry was changed: remove it from the registry", at, one.Tagged)
 		case at != endpoint:
 			text = fmt.Sprintf(untagged, "the pod", "at "+at)
 		}
