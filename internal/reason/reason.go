@@ -140,8 +140,9 @@ const (
 	// application registers itself. If the entry has Rollcall's own ownership tag, from before an option was changed, the message shows that.
 	// The registry's acknowledgement does not cover that entry, so both directions wait. Checked again every 30 s.
 	//
-	// What to do: as the message shows, turn off the application's own registration, or let Rollcall steer its entry: [the application registers
-	// itself](../self-registration.md). Remove [an entry with Rollcall's tag](../self-registration.md#an-entry-with-rollcalls-own-tag).
+	// What to do: as the message shows, turn off the application's own registration, or let Rollcall steer its entry: [the application
+	// registers itself](../self-registration.md). Remove [an entry with Rollcall's
+	// tag](../self-registration.md#an-entry-with-rollcalls-own-tag).
 	AlsoRegistersItself Reason = "AlsoRegistersItself"
 	// OtherWriter: only an Event; the pod does not wait. Somebody else writes the application's entry. It came back into rotation while
 	// the pod had to be out of it, and Rollcall took it out again; there is one Event for as long as the pod is out. Or there are

@@ -79,31 +79,38 @@ func (r reader) measure(ctx context.Context) (m measured, err error) {
 		}
 	}
 	for i := range r.changes {
-		in := all[i%len(all)].instance()
-		for _, change := range []struct {
-			call func(context.Context, registry.Instance) error
-			in   bool
-			into *[]time.Duration
-		}{{d.FailOver, false, &m.out}, {d.Register, true, &m.back}} {
-			pause(ctx, r.period)
-			if err := change.call(ctx, in); err != nil {
-				return m, fmt.Errorf("changing an entry: %w", err)
-			}
-			took, err := await(ctx, now, in.Endpoint(), change.in)
-			if err != nil {
-				return m, err
-			}
-			*change.into = append(*change.into, took)
+		if err := r.outAndBack(ctx, d, now, all[i%len(all)].instance(), &m); err != nil {
+			return m, err
 		}
 	}
 	return m, nil
+}
+
+// outAndBack takes the pod out and puts it back, each as soon as the reader has noticed the change before.
+func (r reader) outAndBack(ctx context.Context, d registry.Registry, now given, in registry.Instance, m *measured) error {
+	for _, change := range []struct {
+		call func(context.Context, registry.Instance) error
+		in   bool
+		into *[]time.Duration
+	}{{d.FailOver, false, &m.out}, {d.Register, true, &m.back}} {
+		pause(ctx, r.period)
+		if err := change.call(ctx, in); err != nil {
+			return fmt.Errorf("changing an entry: %w", err)
+		}
+		took, err := await(ctx, now, in.Endpoint(), change.in)
+		if err != nil {
+			return err
+		}
+		*change.into = append(*change.into, took)
+	}
+	return nil
 }
 
 // pause has the next change come at any moment of a period.
 func pause(ctx context.Context, period time.Duration) {
 	select {
 	case <-ctx.Done():
-	case <-time.After(rand.N(period + every)): //nolint:gosec // no secret
+	case <-time.After(rand.N(period + every)):
 	}
 }
 

@@ -33,7 +33,7 @@ func build(ctx context.Context, name string) (string, error) {
 	}
 	context.AfterFunc(ctx, func() { _ = os.RemoveAll(into) })
 	at := filepath.Join(into, filepath.Base(name))
-	if said, err := exec.CommandContext(ctx, "go", "build", "-C", dir, "-o", at, name).CombinedOutput(); err != nil { //nolint:gosec // ours
+	if said, err := exec.CommandContext(ctx, "go", "build", "-C", dir, "-o", at, name).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building %s: %w: %s", name, err, said)
 	}
 	return at, nil
@@ -45,7 +45,7 @@ func follows(ctx context.Context, name string, args ...string) (given, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := registries.Follow[[]string](exec.CommandContext(ctx, program, args...)) //nolint:gosec // built above
+	client, err := registries.Follow[[]string](exec.CommandContext(ctx, program, args...))
 	if err != nil {
 		return nil, err
 	}

@@ -57,9 +57,9 @@ func nginx(ctx context.Context, s server, _ []*pod) (given, error) {
 	return proxy(ctx, "nginx", func(dir, address string) ([][]string, error) {
 		at, upstream, source := filepath.Join(dir, "nginx.conf"), filepath.Join(dir, "upstream.conf"), filepath.Join(dir, "upstream.tpl")
 		run := []string{"nginx", "-p", dir, "-c", at, "-e", "stderr"}
+		reloads := source + ":" + upstream + ":" + strings.Join(run, " ") + " -s reload"
 		return [][]string{
-				append(run, "-g", "daemon off;"),
-				{template, "-consul-addr", strings.TrimPrefix(of.URL, "http://"), "-template", source + ":" + upstream + ":" + strings.Join(run, " ") + " -s reload"},
+				append(run, "-g", "daemon off;"), {template, "-consul-addr", strings.TrimPrefix(of.URL, "http://"), "-template", reloads},
 			}, errors.Join(write(source, `upstream web {
 {{ range service "%s" }}  server {{ .Address }}:{{ .Port }};
 {{ else }}  server 127.0.0.1:9; # nginx wants one
@@ -148,7 +148,7 @@ func run(ctx context.Context, dir string, args ...string) error {
 	if err != nil {
 		return fmt.Errorf("opening the log: %w", err)
 	}
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...) //nolint:gosec // of a table here
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	process.OwnGroup(cmd)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
 	if err := cmd.Start(); err != nil {

@@ -52,20 +52,20 @@ func zookeeperServer(ctx context.Context) (server, error) {
 // all are the readers that run here. A reader that watches, or asks for each request, notices within a second, whatever the machine does.
 func all() []reader {
 	const many, few, immediately = 30, 6, time.Second
-	seconds := func(n time.Duration) time.Duration { return n * time.Second }
 	return []reader{
 		{name: "DNS, asked for each request", driver: "consul", page: immediately, changes: many, server: consulServer, start: consulDNS},
-		{name: "HAProxy 2.6, DNS", driver: "consul", page: seconds(3), period: seconds(1), changes: many, server: consulServer, start: haproxy},
-		{name: "nginx 1.22, consul-template 0.42", driver: "consul", page: seconds(2), changes: many, server: consulServer, start: nginx},
+		{name: "HAProxy 2.6, DNS", driver: "consul", page: 3 * time.Second, period: time.Second, changes: many,
+			server: consulServer, start: haproxy},
+		{name: "nginx 1.22, consul-template 0.42", driver: "consul", page: 2 * time.Second, changes: many, server: consulServer, start: nginx},
 		{name: "gRPC for Go", driver: "etcd", page: immediately, changes: many, server: etcdServer, start: grpcOfEtcd},
-		{name: "go-zero 1.10", driver: "etcd", options: map[string]string{"format": "go-zero"}, page: immediately, changes: many, server: etcdServer,
-			start: goZero},
+		{name: "go-zero 1.10", driver: "etcd", options: map[string]string{"format": "go-zero"},
+			page: immediately, changes: many, server: etcdServer, start: goZero},
 		{name: "CoreDNS 1.15", driver: "etcd", options: map[string]string{"format": "skydns", "target": "/skydns/local/skydns/{service}"},
-			page: seconds(5), changes: many, server: etcdServer, start: coreDNS},
+			page: 5 * time.Second, changes: many, server: etcdServer, start: coreDNS},
 		{name: "Nacos' client for Go", driver: "nacos", page: immediately, changes: many, server: nacosServer, start: nacosClient},
 		{name: "Spring Cloud Alibaba", driver: "nacos", page: immediately, changes: many, server: nacosServer, start: springOfNacos},
 		{name: "Curator's ServiceProvider", driver: "zookeeper", page: immediately, changes: many, server: zookeeperServer, start: curator},
-		{name: "Spring Cloud Netflix", driver: "eureka", page: seconds(60), period: seconds(30), changes: few, server: eurekaServer,
+		{name: "Spring Cloud Netflix", driver: "eureka", page: 60 * time.Second, period: 30 * time.Second, changes: few, server: eurekaServer,
 			start: springOfEureka},
 	}
 }
