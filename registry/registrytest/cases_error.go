@@ -91,6 +91,7 @@ func wrongCredentialsAreNamed(w *world) {
 func failureIsNotRetried(w *world) {
 	d, attempts := w.h.Failing(w.TB)
 	w.opened(d)
+	w.expectError(operations(d)[0], d, false) // the first call may ask what the registry is, such as for its servers
 	for _, op := range operations(d) {
 		before := attempts()
 		w.expectError(op, d, false)
