@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/rollcall-dev/rollcall/test/harness/cache"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
@@ -21,22 +20,14 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/registries/zookeeper"
 )
 
-// build builds a program of the module of readers, and returns its path.
+// build builds a program of the module of readers, which is there until the context ends, and returns its path.
 func build(ctx context.Context, name string) (string, error) {
-	dir, err := cache.Dir(ctx, "test/harness/registries/readers")
-	if err != nil {
-		return "", err
-	}
 	into, err := os.MkdirTemp("", "rollcall-readers-")
 	if err != nil {
 		return "", fmt.Errorf("making a folder: %w", err)
 	}
 	context.AfterFunc(ctx, func() { _ = os.RemoveAll(into) })
-	at := filepath.Join(into, filepath.Base(name))
-	if said, err := exec.CommandContext(ctx, "go", "build", "-C", dir, "-o", at, name).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building %s: %w: %s", name, err, said)
-	}
-	return at, nil
+	return registries.BuildReader(ctx, into, name)
 }
 
 // follows runs a program that prints the endpoints that it has, as JSON, whenever they have changed.

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 
@@ -147,4 +148,17 @@ func (e *StatusError) Error() string { return e.text }
 func IsNotFound(err error) bool {
 	refused := new(StatusError)
 	return errors.As(err, &refused) && refused.Code == http.StatusNotFound
+}
+
+// BuildReader builds a program of the module readers, by its folder there or the package of a tool, into a folder, and returns its path.
+func BuildReader(ctx context.Context, into, name string) (string, error) {
+	dir, err := cache.Dir(ctx, "test/harness/registries/readers")
+	if err != nil {
+		return "", err
+	}
+	at := filepath.Join(into, filepath.Base(name))
+	if said, err := exec.CommandContext(ctx, "go", "build", "-C", dir, "-o", at, name).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building %s: %w: %s", name, err, said)
+	}
+	return at, nil
 }

@@ -4,12 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/test/harness/cache"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/etcd"
@@ -90,11 +88,7 @@ func goZeroClient(t *testing.T, s *etcd.Server, key string) func(want ...string)
 // buildReader builds a program that reads etcd as clients do, and returns its path.
 func buildReader(t *testing.T, name string) string {
 	t.Helper()
-	dir, err := cache.Dir(t.Context(), "test/harness/registries/readers")
+	reader, err := registries.BuildReader(t.Context(), t.TempDir(), "./"+name)
 	expect.NoError(t, err)
-	reader := filepath.Join(t.TempDir(), name)
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-C", dir, "-o", reader, "./"+name).CombinedOutput(); err != nil {
-		t.Fatalf("building %s: %v: %s", name, err, out)
-	}
 	return reader
 }
