@@ -110,7 +110,7 @@ fmt: ## Format the code.
 
 # Neither tidy nor a check needs test/bench/peer: its modules can't be downloaded everywhere, and only make bench builds it.
 .PHONY: tidy
-tidy: ## Tidy go.mod and those that pin no server.
+tidy: ## Tidy each go.mod but those of servers.
 	go mod tidy
 	cd hack/tools && go mod tidy
 	cd test/outoftree && go mod tidy

@@ -48,9 +48,7 @@ type flags struct {
 
 // limits are what a configuration is held to besides.
 func (o *options) limits(ctx context.Context, f *flags) config.Limits {
-	return config.Limits{
-		Drivers: slices.AppendSeq([]string{}, maps.Keys(o.constructors)), ClusterUID: o.clusterUID(ctx, f),
-	}
+	return config.Limits{Drivers: slices.AppendSeq([]string{}, maps.Keys(o.constructors)), ClusterUID: o.clusterUID(ctx, f)}
 }
 
 // clusterUID reads it until it is known, with a client of its own: the configuration is read before all else.

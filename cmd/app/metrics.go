@@ -82,7 +82,7 @@ func (a *app) newMetricsServer(own *prometheus.Registry, page *statuspage.Page) 
 	return server, nil
 }
 
-// pageAccess is who is shown pods on the status page. Without --metrics-secure nobody knows who asks.
+// pageAccess is who is shown pods on the status page. Without --metrics-secure it is not known who asks.
 func (a *app) pageAccess() statuspage.Access {
 	switch {
 	case a.flags.metrics.secure:
@@ -294,7 +294,7 @@ func (s *readers) endUnlessAdmitted(ctx context.Context, end context.CancelFunc,
 	}
 }
 
-// unasked is the answer if nobody knows.
+// unasked is the answer if it is not known.
 func unasked() answer {
 	return answer{"the API server did not answer who may read this: see the manager's log", http.StatusInternalServerError}
 }

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Features are off unless the file switches them on, but for the status page, and hold for the life of the process.
+// Features are off unless the file switches them on, except for the status page. All hold for the life of the process.
 type Features struct {
 	// Enroll gives Rollcall's hooks to the CloneSets of the namespaces that ask for it.
 	Enroll bool

@@ -15,7 +15,7 @@ type Released struct {
 	Message string
 }
 
-// Excuse is what stands in for the registry's acknowledgement. The zero value is none.
+// Excuse is what replaces the registry's acknowledgement. The zero value is none.
 type Excuse int
 
 // The excuses.

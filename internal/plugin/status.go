@@ -22,8 +22,8 @@ func (o *options) statusCommand() *cobra.Command {
 	var output *form
 	c := &cobra.Command{
 		Use:   "status [NAME...]",
-		Short: "List the pods that Rollcall manages, those that wait first",
-		Long:  "List the pods that Rollcall manages, those that wait first: all, or the named pods and those of the named workloads.",
+		Short: "List the pods that Rollcall manages, waiting pods first",
+		Long:  "List the pods that Rollcall manages, waiting pods first: all, or the named pods and those of the named workloads.",
 		Example: "  kubectl rollcall status --watch\n  kubectl rollcall status web -n prod\n  kubectl rollcall status -A -o wide\n" +
 			"  kubectl rollcall status -l app=web -o json",
 		ValidArgsFunction: o.complete(&corev1.PodList{}, client.HasLabels{appspub.LifecycleStateKey}),
