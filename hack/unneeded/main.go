@@ -1,4 +1,5 @@
-// Unneeded breaks each condition of some packages, one at a time, and shows which no test notices: it is untested, or not needed.
+// Unneeded breaks each condition of some packages, one at a time, and shows which no test notices, and which only the tests of another package do: it is
+// untested, or not needed, or its test is in another room.
 //
 //	go run ./hack/unneeded -tests ./internal/controller ./internal/plan ./internal/visit
 //

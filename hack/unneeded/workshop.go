@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -115,7 +116,7 @@ func (w *workshop) command(ctx context.Context, of binary, args ...string) *exec
 	return c
 }
 
-// breakAll breaks each condition both ways, and prints those that nobody notices.
+// breakAll breaks each condition both ways, and prints those that no test notices, or none of the package's own.
 func (w *workshop) breakAll(ctx context.Context) error {
 	var own, others, nobody, alone int
 	for id, c := range w.conditions {
@@ -137,6 +138,7 @@ func (w *workshop) breakAll(ctx context.Context) error {
 				own++
 			default:
 				others++
+				fmt.Fprintf(w.out, "%s\n\tif always %t, is noticed by %s of %s\n", c, to, by.name, by.of.dir)
 			}
 		}
 	}
@@ -159,12 +161,12 @@ func (w *workshop) notices(ctx context.Context, b broken) (by test, asked int, e
 				continue
 			}
 			asked += len(some)
-			fails, err := w.fails(ctx, of, b, some)
+			name, err := w.fails(ctx, of, b, some)
 			if err != nil {
 				return test{}, asked, err
 			}
-			if fails {
-				return test{of: of, name: some[0]}, asked, nil
+			if name != "" {
+				return test{of: of, name: name}, asked, nil
 			}
 		}
 	}
@@ -187,18 +189,27 @@ func (w *workshop) thatHear(of binary, b broken) (quick, slow []string) {
 	return quick, slow
 }
 
-func (w *workshop) fails(ctx context.Context, of binary, b broken, tests []string) (bool, error) {
+var failedTest = regexp.MustCompile(`--- FAIL: ([^ /]+)`)
+
+// fails returns the test that fails first, or "" if none does.
+func (w *workshop) fails(ctx context.Context, of binary, b broken, tests []string) (string, error) {
 	c := w.command(ctx, of, "-test.failfast", "-test.run=^("+strings.Join(tests, "|")+")$")
 	c.Env = append(c.Env, b.env())
 	var said bytes.Buffer
 	c.Stdout, c.Stderr = &said, &said
 	err := c.Run()
 	if ctx.Err() != nil {
-		return false, fmt.Errorf("breaking conditions: %w", ctx.Err())
+		return "", fmt.Errorf("breaking conditions: %w", ctx.Err())
 	}
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
-		return false, fmt.Errorf("running the tests of %s: %w", of.dir, err)
+		return "", fmt.Errorf("running the tests of %s: %w", of.dir, err)
 	}
-	return err != nil, nil
+	if found := failedTest.FindSubmatch(said.Bytes()); found != nil {
+		return string(found[1]), nil
+	}
+	if err != nil {
+		return "a test that does not end", nil // it panics, or runs into its limit
+	}
+	return "", nil
 }
