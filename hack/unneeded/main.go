@@ -1,5 +1,5 @@
-// Unneeded breaks each condition of some packages, one at a time, and shows which no test notices, and which only the tests of another package do: it is
-// untested, or not needed, or its test is in another room.
+// Unneeded breaks each condition of some packages, one at a time, and shows which no test notices, and which only the tests of another
+// package do: it is untested, not needed, or far from its test.
 //
 //	go run ./hack/unneeded -tests ./internal/controller ./internal/plan ./internal/visit
 //
