@@ -124,58 +124,38 @@ func TestDrainOfAnApplicationsEntryBeginsAnewUnderAnotherManager(t *testing.T) {
 	w.expectHooks("", pod, "inPlaceUpdate preDelete")
 }
 
+// TestDrainThatAnotherClockBegan: its other cases are rows of plan's TestDrainOf and tracker's TestRecallRemoval.
 func TestDrainThatAnotherClockBegan(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason string
-		// ahead is how much later the new leader's clock reads, and bound what it knows of that.
-		ahead, bound time.Duration
-		left         time.Duration
-	}{
-		"the same clock":         {"it goes on where it was", 0, 0, 10 * time.Second},
-		"one that is ahead":      {"5 s have passed, whatever the clock reads", 8 * time.Second, 8 * time.Second, 10 * time.Second},
-		"one that is behind":     {"the same", -3 * time.Second, -3 * time.Second, 10 * time.Second},
-		"a bound that is loose":  {"it may take longer, and never less", 8 * time.Second, 9 * time.Second, 11 * time.Second},
-		"nothing is known":       {"it begins anew", 8 * time.Second, time.Hour, 15 * time.Second},
-		"one that is far behind": {"the record is of the future, and no pod waits for longer than a drain", -1000 * time.Hour, 0, 15 * time.Second},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w, pod := serving(t, draining15s)
-			w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
-			began := w.record(pod).OutSince
-			w.sleep(5*time.Second + tc.ahead)
-			w.ahead = tc.bound
-			w.restart()
-			w.takeJournal()
-			w.expectResult(tc.reason, w.reconcile(pod), tc.left)
-			w.expectJournal("the next manager makes the call again, and the record stays", deregisters)
-			w.sleep(tc.left)
-			w.reconcile(pod)
-			w.expectHooks(tc.reason, pod, "inPlaceUpdate")
-			if now := w.record(pod).OutSince; now == nil || !now.Equal(*began) {
-				t.Errorf("the record says out since %v, want %v", now, began)
-			}
-		})
+	w, pod := serving(t, draining15s)
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+	began := w.record(pod).OutSince
+
+	t.Log("The next leader's clock is 8 s ahead, and it knows that as up to 9 s.")
+	w.sleep(5*time.Second + 8*time.Second)
+	w.ahead = 9 * time.Second
+	w.restart()
+	w.takeJournal()
+	w.expectResult("it may take longer, and never less", w.reconcile(pod), 11*time.Second)
+	w.expectJournal("the next manager makes the call again, and the record stays", deregisters)
+	w.sleep(11 * time.Second)
+	w.reconcile(pod)
+	w.expectHooks("", pod, "inPlaceUpdate")
+	if now := w.record(pod).OutSince; now == nil || !now.Equal(*began) {
+		t.Errorf("the record says out since %v, want %v", now, began)
 	}
 }
 
-// TestDrainOfAPodThatWasPutBack: the list that has it in rotation came after another manager's record, whatever that one's clock read.
+// TestDrainOfAPodThatWasPutBack: the list that has it in rotation came after another manager's record.
 func TestDrainOfAPodThatWasPutBack(t *testing.T) {
 	t.Parallel()
-	for name, ahead := range map[string]time.Duration{"the same clock": 0, "one that is behind": -time.Hour, "one that is ahead": time.Hour} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w, pod := serving(t, draining15s)
-			w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
-			w.must(w.registry.Register(t.Context(), w.instance(pod, "web", 8080)), "putting it back")
-			w.sleep(5*time.Second + ahead)
-			w.ahead = ahead
-			w.restart()
-			w.resync(Listing{})
-			w.expectResult("the drain begins again", w.reconcile(pod), 15*time.Second)
-		})
-	}
+	w, pod := serving(t, draining15s)
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+	w.must(w.registry.Register(t.Context(), w.instance(pod, "web", 8080)), "putting it back")
+	w.sleep(5 * time.Second)
+	w.restart()
+	w.resync(Listing{})
+	w.expectResult("the drain begins again", w.reconcile(pod), 15*time.Second)
 }
 
 func lagging1m(s *choices) { s.ReaderLags = map[string]time.Duration{"default": time.Minute} }

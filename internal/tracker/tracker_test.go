@@ -34,6 +34,44 @@ func listed(state registry.State, asked time.Time) Listing {
 	return l
 }
 
+// TestRecallRemoval: another manager's record continues its drain here, unless a list shows that the entry was put back since.
+func TestRecallRemoval(t *testing.T) {
+	t.Parallel()
+	const ago = 5 * time.Second
+	for name, tc := range map[string]struct {
+		reason  string
+		listed  registry.State
+		before  time.Duration // how long before now it was listed
+		ahead   time.Duration
+		recalls bool
+	}{
+		"no list":            {"the record is all that is known", "", 0, 0, true},
+		"listed since, in":   {"it was put back", registry.InService, time.Second, 0, false},
+		"listed since, out":  {"it is still out", registry.OutOfService, time.Second, 0, true},
+		"listed before, in":  {"the list is older than the record", registry.InService, 2 * ago, 0, true},
+		"by a clock ahead":   {"the list comes after the record, whatever the bound", registry.InService, time.Second, time.Hour, false},
+		"by a clock behind":  {"the record may be older than it reads, so the list may have come after it", registry.InService, 2 * ago, -time.Hour, false},
+		"by one just behind": {"even then it came before", registry.InService, 2 * ago, -time.Second, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := play([]step{func(s *scene) {
+				if tc.listed != "" {
+					s.tr.Compare(listed(tc.listed, s.now.Add(-tc.before)))
+				}
+				since := s.now.Add(-ago)
+				s.pod.RecallRemoval(key(), &since, tc.ahead)
+				s.pod.Begin(key(), lifecycle.Absent, told(7), s.now)
+				s.pod.Acknowledged(key(), s.now)
+			}})
+			recorded, _ := s.pod.Standing(key()).RemovedAt(0)
+			if recalls := recorded.Equal(s.now.Add(-ago)); recalls != tc.recalls {
+				t.Errorf("%s: out since %v, %v before the call", tc.reason, recorded, s.now.Sub(recorded))
+			}
+		})
+	}
+}
+
 // TestReturned: nobody has looked after the entries of a registry that the configuration had dropped for a while.
 func TestReturned(t *testing.T) {
 	t.Parallel()
