@@ -236,14 +236,21 @@ func TestAgentsAreNotTheRegistry(t *testing.T) {
 		"failing": {status: http.StatusInternalServerError}, "not knowing it": {status: http.StatusNotFound}, "silent": {silent: true},
 		"telling the catalog nothing": {deaf: true},
 	}, func(t *testing.T, a *agent) {
-		client := registryclient.New(a.open(t), registryclient.Options{Timeout: 400 * time.Millisecond, MaxInFlight: 1}).AppEntries()
-		for i := range 7 {
+		const many = 7
+		client := registryclient.New(a.open(t), registryclient.Options{Timeout: 4 * time.Second, MaxInFlight: 3 * many}).AppEntries()
+		change := func(i int) {
 			err := client.Change(t.Context(), registryclient.Caller{ID: strconv.Itoa(i), Wake: func() {}},
 				registry.Change{Instance: drivertest.Pod(i), State: registry.OutOfService})
 			if outcome := registryclient.Classify(err); outcome == registryclient.Acknowledged || !outcome.Asked() {
 				t.Errorf("pod %d: got %s, want a call that fails: %v", i, outcome, err)
 			}
 		}
+		var calls sync.WaitGroup
+		for i := range many {
+			calls.Go(func() { change(i) })
+		}
+		calls.Wait()
+		change(many)
 	})
 }
 

@@ -319,7 +319,7 @@ func TestDoLeavesAServerThatFails(t *testing.T) {
 		case gone:
 			cancel()
 		case short:
-			ctx, cancel = context.WithTimeout(ctx, 50*time.Millisecond)
+			ctx, cancel = context.WithTimeout(ctx, 2*time.Second) // the request is on its way by then
 		}
 		reached = nil
 		if _, err := within(ctx, c, driverkit.Request{}); (err == nil) != step.ok || !slices.Equal(reached, step.asked) {
@@ -664,7 +664,7 @@ func TestTryKeepsATimeOut(t *testing.T) {
 		next int
 	}{
 		"time-out": {func(ctx context.Context) (context.Context, context.CancelFunc) {
-			return context.WithTimeout(ctx, 50*time.Millisecond)
+			return context.WithTimeout(ctx, 2*time.Second) // the request is on its way by then
 		}, 1},
 		"cancelled": {func(ctx context.Context) (context.Context, context.CancelFunc) {
 			ctx, cancel := context.WithCancel(ctx)
