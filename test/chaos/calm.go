@@ -284,11 +284,11 @@ func givenAtItsEnd(p checker.Pod, held map[checker.Key]registry.Entry) (all []gr
 	return all
 }
 
-// end deletes the pods whose end was announced, once clients are given none of them.
+// end deletes the pods whose end was announced, once clients are given none of them for that reason: one that is updated is out anyway.
 func (g *game) end(ctx context.Context, live map[string]checker.Pod, all []grievance) {
 	for uid, p := range live {
 		given := slices.ContainsFunc(all, func(one grievance) bool { return one.uid == uid })
-		if p.Ends && !p.Deleting && !given {
+		if p.Ends && !p.Deleting && !given && p.State == string(appspub.LifecycleStateNormal) {
 			_ = g.k8s.Delete(ctx, kube.Pod(p.Name.Namespace, p.Name.Name)) // tried again
 		}
 	}
