@@ -30,7 +30,8 @@ type with func(*steered)
 func steer(changes ...with) *steered {
 	s := &steered{now: time.Unix(1_000_000, 0), tr: tracker.New(), f: Facts{
 		Pod: &lifecycle.Pod{
-			Status: lifecycle.PodStatus{PodIP: here, Conditions: []lifecycle.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+			ObjectMeta: metav1.ObjectMeta{UID: "1"},
+			Status:     lifecycle.PodStatus{PodIP: here, Conditions: []lifecycle.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 		},
 		Targets: []tracker.Target{target(apps("web", here))}, Configuration: all{},
 	}}
@@ -67,7 +68,7 @@ func noAddress(s *steered) { s.f.Pod.Status.PodIP = "" }
 func neverReady(s *steered) { s.f.Pod.Status.Conditions = nil }
 
 func leaving(s *steered) {
-	s.f.Pod.ObjectMeta = metav1.ObjectMeta{Labels: map[string]string{appspub.LifecycleStateKey: string(appspub.LifecycleStatePreparingDelete)}}
+	s.f.Pod.Labels = map[string]string{appspub.LifecycleStateKey: string(appspub.LifecycleStatePreparingDelete)}
 }
 
 func belongsIn(targets ...lifecycle.Key) with {
