@@ -369,3 +369,69 @@ func TestConclude_FoundElsewhere(t *testing.T) {
 		t.Errorf("the record is %v, want %v unfound", got, looked)
 	}
 }
+
+// TestConclude_Record: what the next leader can know of the time in rotation.
+func TestConclude_Record(t *testing.T) {
+	t.Parallel()
+	now, earlier, later := time.Unix(1_000_000, 0).UTC(), time.Unix(999_000, 0).UTC(), time.Unix(1_000_500, 0).UTC()
+	const stays, goes = appspub.LifecycleStateNormal, appspub.LifecycleStatePreparingDelete
+	in := func(c *concluding) *concluding { return c.acknowledged(lifecycle.InService, 0, "consul", "nacos") }
+	out := func(c *concluding) *concluding { return c.acknowledged(lifecycle.Absent, 0, "consul", "nacos") }
+	grows := func(o *Outcome) { o.Grows = true }
+	was := func(want lifecycle.Want, never bool, inSince time.Time) func(*Outcome) {
+		return func(o *Outcome) {
+			o.Input.Record = lifecycle.Record{Version: 1, Stamp: lifecycle.Stamp{UID: "1"}, Want: want, NeverInService: never, InSince: inSince}
+		}
+	}
+	for name, tc := range map[string]struct {
+		reason  string
+		of      *concluding
+		never   bool
+		inSince time.Time
+	}{
+		"joins":                    {reason: "it is in", of: in(concludeAt(stays))},
+		"out, and was never in":    {reason: "a panic must not count it", of: out(concludeAt(goes)), never: true},
+		"out, and was in":          {reason: "this process had put it in", of: out(concludeAt(goes).wasIn("consul"))},
+		"out, and was in before":   {reason: "by the record", of: out(concludeAt(goes).with(was(lifecycle.InService, false, time.Time{})))},
+		"out again, and never in":  {reason: "by the record", of: out(concludeAt(goes).with(was(lifecycle.OutOfService, true, time.Time{}))), never: true},
+		"joins, and warms up":      {reason: "its weight grows from now on", of: in(concludeAt(stays).with(grows)), inSince: now},
+		"warms up":                 {reason: "it goes on", of: in(concludeAt(stays).with(grows).with(was(lifecycle.InService, false, earlier))), inSince: earlier},
+		"comes back, and warms up": {reason: "it begins anew", of: in(concludeAt(stays).with(grows).with(was(lifecycle.OutOfService, false, earlier))), inSince: now},
+		"out, and would warm up":   {reason: "it does so once it is back", of: out(concludeAt(goes).with(grows).with(was(lifecycle.InService, false, earlier))), inSince: earlier},
+		"has warmed up":            {reason: "since then", of: in(concludeAt(stays).with(was(lifecycle.InService, false, earlier))), inSince: earlier},
+		"has warmed up in the past": {reason: "the clock was set back, and it must not warm up once that time comes",
+			of: in(concludeAt(stays).with(was(lifecycle.InService, false, later)))},
+		"warms up by another clock": {reason: "that is ahead, and the weight does not grow until then",
+			of: in(concludeAt(stays).with(grows).with(was(lifecycle.InService, false, later))), inSince: later},
+	} {
+		got := tc.of.conclude().Record
+		if got == nil || got.NeverInService != tc.never || !got.InSince.Equal(tc.inSince) {
+			t.Errorf("%s: %s: the record is %+v", name, tc.reason, got)
+		}
+	}
+}
+
+// TestOutcome_recorded: of where the pod does not belong, a record has what it has yet to leave.
+func TestOutcome_recorded(t *testing.T) {
+	t.Parallel()
+	row := func(name string, want lifecycle.Want) Row { return Row{Target: target(concludeKey(name)), Want: want} }
+	for reason, tc := range map[string]struct {
+		rows    Plan
+		certain bool
+		want    int
+	}{
+		"where it belongs":                             {Plan{Present: []Row{row("a", lifecycle.InService)}}, true, 1},
+		"what it has left":                             {Plan{Present: []Row{row("a", lifecycle.InService)}, Departing: []Row{row("b", lifecycle.Absent)}}, true, 1},
+		"what it has yet to leave":                     {Plan{Present: []Row{row("a", lifecycle.InService)}, Departing: []Row{row("b", lifecycle.Absent)}}, false, 2},
+		"what stays out while it is":                   {Plan{Present: []Row{row("a", lifecycle.OutOfService)}, Departing: []Row{row("b", lifecycle.OutOfService)}}, true, 2},
+		"a former address that it has yet to leave":    {Plan{Present: []Row{row("a", lifecycle.InService)}, Former: []Row{row("b", lifecycle.Absent)}}, false, 2},
+		"all that was taken out, if no place is known": {Plan{Departing: []Row{row("b", lifecycle.Absent)}}, true, 1},
+		"what may be one with where it belongs":        {Plan{Present: []Row{row("a", lifecycle.InService)}, Spared: []lifecycle.Key{concludeKey("b")}}, true, 2},
+		"what is left for the next visit":              {Plan{Present: []Row{row("a", lifecycle.InService)}, Unheard: []lifecycle.Key{concludeKey("b")}}, true, 2},
+	} {
+		o := Outcome{Certain: func(Row) bool { return tc.certain }}
+		if got := o.recorded(tc.rows); len(got) != tc.want {
+			t.Errorf("%s: got %v", reason, got)
+		}
+	}
+}
