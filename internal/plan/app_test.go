@@ -176,18 +176,19 @@ func TestFacts_LastFound(t *testing.T) {
 		want   lifecycle.Key
 	}
 	expect.Each(t, map[string]row{
-		"Rollcall's own":        {"it is where Rollcall put it", steer(twoAddresses, saw(other, time.Minute)), own, own},
-		"never":                 {"it is looked for at the first", steer(twoAddresses), at, at},
-		"at the second":         {"there it is", steer(twoAddresses, saw(other, time.Minute)), at, other},
-		"first, then second":    {"it has moved", steer(twoAddresses, saw(at, time.Hour), saw(other, time.Minute)), at, other},
-		"second, then first":    {"it has moved back", steer(twoAddresses, saw(at, time.Minute), saw(other, time.Hour)), at, at},
-		"at both":               {"one list had two: the last is as good as the first", steer(twoAddresses, saw(at, time.Minute), saw(other, time.Minute)), at, other},
-		"at both, one is gone":  {"the other may be given", steer(twoAddresses, saw(at, time.Minute), missed(other, time.Minute)), at, at},
-		"by the record":         {"its writer found it", steer(twoAddresses, recordedAs(one(other), nil)), at, other},
-		"by the record at both": {"the first will do", steer(twoAddresses, recordedAs([]lifecycle.Key{at, other}, nil)), at, at},
-		"recorded, not found":   {"its writer looked in vain", steer(twoAddresses, recordedAs([]lifecycle.Key{at, other}, one(at))), at, other},
-		"seen, and recorded":    {"this process knows better", steer(twoAddresses, saw(at, time.Minute), recordedAs(one(other), nil)), at, at},
-		"recorded, and seen":    {"the same", steer(twoAddresses, saw(other, time.Minute), recordedAs(one(at), nil)), at, other},
+		"Rollcall's own":                  {"it is where Rollcall put it", steer(twoAddresses, saw(other, time.Minute)), own, own},
+		"Rollcall's own, found elsewhere": {"the same", steer(twoAddresses, saw(mine("web", also), time.Minute)), own, own},
+		"never":                           {"it is looked for at the first", steer(twoAddresses), at, at},
+		"at the second":                   {"there it is", steer(twoAddresses, saw(other, time.Minute)), at, other},
+		"first, then second":              {"it has moved", steer(twoAddresses, saw(at, time.Hour), saw(other, time.Minute)), at, other},
+		"second, then first":              {"it has moved back", steer(twoAddresses, saw(at, time.Minute), saw(other, time.Hour)), at, at},
+		"at both":                         {"one list had two: the last is as good as the first", steer(twoAddresses, saw(at, time.Minute), saw(other, time.Minute)), at, other},
+		"at both, one is gone":            {"the other may be given", steer(twoAddresses, saw(at, time.Minute), missed(other, time.Minute)), at, at},
+		"by the record":                   {"its writer found it", steer(twoAddresses, recordedAs(one(other), nil)), at, other},
+		"by the record at both":           {"the first will do", steer(twoAddresses, recordedAs([]lifecycle.Key{at, other}, nil)), at, at},
+		"recorded, not found":             {"its writer looked in vain", steer(twoAddresses, recordedAs([]lifecycle.Key{at, other}, one(at))), at, other},
+		"seen, and recorded":              {"this process knows better", steer(twoAddresses, saw(at, time.Minute), recordedAs(one(other), nil)), at, at},
+		"recorded, and seen":              {"the same", steer(twoAddresses, saw(other, time.Minute), recordedAs(one(at), nil)), at, other},
 	}, func(t *testing.T, tc row) {
 		expect.Equal(t, tc.want, tc.of.f.LastFound(tc.in), "%s", tc.reason)
 	})
@@ -263,14 +264,15 @@ func TestFacts_mustBeSeen(t *testing.T) {
 		must   bool
 	}
 	expect.Each(t, map[string]row{
-		"never seen":           {"it may be under way", steer(), in, lifecycle.OutOfService, true},
-		"to go in":             {"an answer shows it", steer(), in, lifecycle.InService, false},
-		"Rollcall's own":       {"Rollcall knows what it wrote", steer(belongsIn(own)), own, lifecycle.OutOfService, false},
-		"not where it belongs": {"an application has one name at a time", steer(), apps("shop", here), lifecycle.OutOfService, false},
-		"seen":                 {"what has gone since is out", steer(saw(in, time.Hour)), in, lifecycle.OutOfService, false},
-		"never ready":          {"it is left to its application", steer(neverReady), in, lifecycle.OutOfService, false},
-		"never ready, goes":    {"it may have registered itself", steer(neverReady, leaving), in, lifecycle.Absent, true},
-		"two, seen at one":     {"it may be at this one as well", steer(twoAddresses, belongsIn(in, other), saw(other, time.Hour)), in, lifecycle.OutOfService, true},
+		"never seen":             {"it may be under way", steer(), in, lifecycle.OutOfService, true},
+		"to go in":               {"an answer shows it", steer(), in, lifecycle.InService, false},
+		"Rollcall's own":         {"Rollcall knows what it wrote", steer(belongsIn(own)), own, lifecycle.OutOfService, false},
+		"Rollcall's own, of two": {"the same", steer(twoAddresses, belongsIn(own)), own, lifecycle.OutOfService, false},
+		"not where it belongs":   {"an application has one name at a time", steer(), apps("shop", here), lifecycle.OutOfService, false},
+		"seen":                   {"what has gone since is out", steer(saw(in, time.Hour)), in, lifecycle.OutOfService, false},
+		"never ready":            {"it is left to its application", steer(neverReady), in, lifecycle.OutOfService, false},
+		"never ready, goes":      {"it may have registered itself", steer(neverReady, leaving), in, lifecycle.Absent, true},
+		"two, seen at one":       {"it may be at this one as well", steer(twoAddresses, belongsIn(in, other), saw(other, time.Hour)), in, lifecycle.OutOfService, true},
 		"two, seen at both": {"what has gone since is out", steer(twoAddresses, belongsIn(in, other), saw(in, time.Hour), saw(other, time.Hour)),
 			in, lifecycle.OutOfService, false},
 		"two, and missing": {"it may have moved to the other", steer(twoAddresses, missed(in, time.Hour)), in, lifecycle.OutOfService, true},

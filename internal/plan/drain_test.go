@@ -57,3 +57,32 @@ func TestDrainOf(t *testing.T) {
 		}
 	})
 }
+
+// TestDrain_ends: a hook that is released without the registry's word still waits for the drain, by whoever's record.
+func TestDrain_ends(t *testing.T) {
+	t.Parallel()
+	const length = 30 * time.Second
+	now := time.Unix(1_000_000, 0)
+	ago := func(d time.Duration) *time.Time { return new(now.Add(-d)) }
+	type row struct {
+		reason string
+		// recorded is what the record says, ahead how far this clock can be ahead, and read how long ago this process first read it.
+		recorded    *time.Time
+		ahead, read time.Duration
+		over        bool
+	}
+	expect.Each(t, map[string]row{
+		"no record":        {"there is no drain to wait for", nil, 0, 0, true},
+		"recorded":         {"10 s have passed", ago(10 * time.Second), 0, 0, false},
+		"over":             {"31 s have", ago(31 * time.Second), 0, 0, true},
+		"over, perhaps":    {"the other clock may have been behind", ago(31 * time.Second), 5 * time.Second, 0, false},
+		"forged":           {"a tenant can write it, so it counts for one drain from when it was read", ago(-time.Hour), 0, length, true},
+		"forged, just now": {"the same", ago(-time.Hour), 0, 10 * time.Second, false},
+	}, func(t *testing.T, tc row) {
+		f := Facts{Record: lifecycle.Record{OutSince: tc.recorded}}
+		d := DrainOf(f, Plan{}, drain.Fixed(length), tc.ahead, now.Add(-tc.read))
+		if over := !d.ends(now).After(now); over != tc.over {
+			t.Errorf("%s: it ends at %s, and it is %s", tc.reason, d.ends(now), now)
+		}
+	})
+}

@@ -24,10 +24,9 @@ const (
 
 func (p Place) String() string { return [...]string{"Here", "Same", "Former", "Elsewhere"}[p] }
 
+// placeOf returns the place of an entry where the pod does not belong.
 func (f Facts) placeOf(in lifecycle.Key) Place {
 	switch {
-	case f.IsTarget(in):
-		return Here
 	case f.MayBeTargets(in):
 		return Same
 	case !in.IsAt(f.Pod):
@@ -41,9 +40,9 @@ func (f Facts) MayBeTargets(in lifecycle.Key) bool {
 	return in.IsAt(f.Pod) && slices.ContainsFunc(f.Targets, func(t tracker.Target) bool { return f.Configuration.MayBeOne(in, t.Key()) })
 }
 
-// wants is what the registry must say of an entry there, if the pod must become that. An entry that stays out does so while the pod is out.
+// wants is what the registry must say of such an entry, if the pod must become that. An entry that stays out does so while the pod is out.
 func (p Place) wants(pod lifecycle.Want, staysOut bool) lifecycle.Want {
-	if p == Here || p != Former && pod == lifecycle.OutOfService && staysOut {
+	if p != Former && pod == lifecycle.OutOfService && staysOut {
 		return pod
 	}
 	return lifecycle.Absent

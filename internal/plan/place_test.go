@@ -114,6 +114,24 @@ func TestPlaces(t *testing.T) {
 	expectDocumented(t, "places", table.String())
 }
 
+// TestPlaceOf: what may be a target's by another key is so only at the pod's addresses.
+func TestPlaceOf(t *testing.T) {
+	t.Parallel()
+	belongs := belongsIn(called(here))
+	for reason, tc := range map[string]struct {
+		in   lifecycle.Key
+		want Place
+	}{
+		"Rollcall's own is another entry":   {called(here).By(""), Elsewhere},
+		"another name of the application":   {func() lifecycle.Key { in := called(here); in.Service = "shop"; return in }(), Same},
+		"what answers there is another pod": {called(before), Former},
+	} {
+		if got := steer(belongs).f.placeOf(tc.in); got != tc.want {
+			t.Errorf("%s: got %s, want %s", reason, got, tc.want)
+		}
+	}
+}
+
 // TestPlaces_Promises: what holds in every cell.
 func TestPlaces_Promises(t *testing.T) {
 	t.Parallel()
