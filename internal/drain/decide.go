@@ -72,7 +72,7 @@ func (p Policy) At(now, since time.Time, last Answer) State {
 	switch {
 	case !p.Asks() && passed:
 		s.By = ByTime
-	case !p.Asks() || now.Before(s.Least):
+	case now.Before(s.Least): // as a fixed drain is that has not passed
 	case last.Idle && !last.Asked.Before(s.Least):
 		s.By = ByIdle
 	case passed:

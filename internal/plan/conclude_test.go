@@ -301,6 +301,10 @@ func TestConclude(t *testing.T) {
 			reason: "it is looked at again then", of: concludeAt(goes).wasIn("consul").with(failing).with(proceedAfter(55 * time.Second)),
 			record: -1, held: reason.RegistryUnavailable, after: 5 * time.Second,
 		},
+		"proceedAfter is yet to pass, and nothing else is due": {
+			reason: "the same", of: concludeAt(goes).wasIn("consul").with(held(waiting.Blocker{Reason: reason.RegistryUnavailable})).
+				with(proceedAfter(55 * time.Second)), record: -1, held: reason.RegistryUnavailable, after: 5 * time.Second,
+		},
 		"proceedAfter has passed": {
 			reason: "the registry was asked in vain for long enough",
 			of:     concludeAt(goes).wasIn("consul").with(failing).with(proceedAfter(time.Minute)),

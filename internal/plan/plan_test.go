@@ -248,6 +248,44 @@ func TestAsked(t *testing.T) {
 }
 
 // all has every registry.
+func TestFacts_isCalledAsTarget(t *testing.T) {
+	t.Parallel()
+	other := called(here)
+	other.Service = "shop"
+	own := called(here).By("")
+	for reason, tc := range map[string]struct {
+		in, belongs lifecycle.Key
+		is          bool
+	}{
+		"one application answers by whatever name":     {other, called(here), true},
+		"a list has an entry for each name":            {apps("shop", here), apps("web", here), false},
+		"where the pod belongs, nothing is called":     {called(here), apps("web", here), false},
+		"what Rollcall wrote is not the application's": {own, called(here), false},
+	} {
+		if got := steer(belongsIn(tc.belongs)).f.isCalledAsTarget(tc.in); got != tc.is {
+			t.Errorf("%s: got %t", reason, got)
+		}
+	}
+}
+
+func TestStaysUnderAnotherName(t *testing.T) {
+	t.Parallel()
+	renamed := mine("web", here)
+	renamed.Registry = "new"
+	for reason, tc := range map[string]struct {
+		in, belongs lifecycle.Key
+		stays       bool
+	}{
+		"two names may be one server":              {mine("web", here), renamed, true},
+		"the service is another, and so the entry": {mine("shop", here), renamed, false},
+		"it is where the pod belongs":              {mine("web", here), mine("web", here), false},
+	} {
+		if got := staysUnderAnotherName(tc.in, []tracker.Target{target(tc.belongs)}); got != tc.stays {
+			t.Errorf("%s: got %t", reason, got)
+		}
+	}
+}
+
 type all struct{}
 
 func (all) Has(string) bool { return true }

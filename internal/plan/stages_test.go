@@ -85,6 +85,8 @@ type waits struct {
 	waits  reason.Reason
 	after  time.Duration
 	probes int
+	// born: the pod came while this process watched.
+	born bool
 }
 
 func TestStages_WhatTheyWaitFor(t *testing.T) {
@@ -151,6 +153,16 @@ func TestStages_WhatTheyWaitFor(t *testing.T) {
 			reason: "nobody knows where the last leader registered it", now: Now{Decision: leaving}, knows: nothing,
 			stage: "listed", waits: reason.RegistryUnavailable,
 		},
+		"goes, and came while this process watched": {
+			reason: "it knows of each call", now: Now{Decision: leaving}, knows: nothing, stage: "listed", born: true,
+		},
+		"is kept, and has nowhere to depart from": {
+			reason: "nothing depends on it", now: Now{Decision: lifecycle.Decision{Want: lifecycle.Keep}}, stage: "depart",
+			knows: func(p *tracker.Pod, now time.Time) {
+				p.Begin(slow, lifecycle.InService, target(slow).Instance, now)
+				p.Acknowledged(slow, now)
+			},
+		},
 		"goes, and its record shows where it was": {
 			reason: "that is enough", knows: nothing, stage: "listed", now: Now{Decision: leaving, Facts: Facts{
 				Record: lifecycle.Record{Stamp: lifecycle.Stamp{UID: "1"}, Want: lifecycle.InService},
@@ -166,7 +178,9 @@ func TestStages_WhatTheyWaitFor(t *testing.T) {
 
 func (w waits) expect(t *testing.T, belongs lifecycle.Key) {
 	t.Helper()
-	now, tracked := w.now, tracker.New().Open(lifecycle.PodID{})
+	now, tr := w.now, tracker.New()
+	tr.Arrived(lifecycle.PodID{}, w.born)
+	tracked := tr.Open(lifecycle.PodID{})
 	now.Time = time.Unix(1_000_000, 0)
 	w.knows(tracked, now.Time)
 	now.Facts.Pod = &lifecycle.Pod{Status: lifecycle.PodStatus{PodIP: belongs.Address}}

@@ -113,6 +113,7 @@ func TestExplain(t *testing.T) {
 		"warned of":                          {"the pod is in, and something is wrong", quietPod(normal, warned), reason.AlsoRegistersItself},
 		"warned of, and misdescribed":        {"first what keeps it out", quietPod(normal, warned, describedAs(reason.InvalidPod)), reason.InvalidPod},
 		"released":                           {"it is OpenKruise's turn", quietPod(appspub.LifecycleStatePreparingDelete, unhooked), reason.AwaitingOpenKruise},
+		"not released, may be out":           {"it is to be", quietPod(appspub.LifecycleStatePreparingDelete, mayBeOut), ""},
 		"not released":                       {"a hook still waits", quietPod(appspub.LifecycleStatePreparingDelete), ""},
 	}, func(t *testing.T, tc row) {
 		if got := tc.of.explain(); got.Reason != tc.want {

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -52,6 +54,29 @@ func TestWarningsSayWhatToDo(t *testing.T) {
 		r.Tell(&lifecycle.Pod{}, why, "connection refused")
 		if got := <-recorder.Events; got != want {
 			t.Errorf("the Event is %q, want %q", got, want)
+		}
+	}
+}
+
+// TestWaitsTellTheWorkload: metrics and the status page count waits by it.
+func TestWaitsTellTheWorkload(t *testing.T) {
+	t.Parallel()
+	of := func(workload string) func(*quiet) {
+		return func(q *quiet) {
+			if workload != "" {
+				q.in.Pod.OwnerReferences = []metav1.OwnerReference{{Kind: "CloneSet", Name: workload, Controller: new(true)}}
+			}
+		}
+	}
+	for _, workload := range []string{"web", ""} {
+		r := &Reporter{
+			Memory: memory.New(), Recorder: events.NewFakeRecorder(2), Clock: clocktesting.NewFakePassiveClock(time.Unix(0, 0)), Calm: func(types.UID) {},
+		}
+		v := quietPod(appspub.LifecycleStateNormal, warned, of(workload))
+		v.Memory = r.Memory.Of(lifecycle.PodID{})
+		r.Report(t.Context(), v.Facts, v.Result)
+		if waits := r.Memory.Waits(); len(waits) != 1 || waits[0].Workload != workload {
+			t.Errorf("the waits are %+v, want one of workload %q", waits, workload)
 		}
 	}
 }
