@@ -1,4 +1,4 @@
-# The image that docker-build makes and deploy runs, which wants it set.
+# The image that docker-build makes and deploy runs. deploy needs it set.
 IMG ?= rollcall:dev
 CONTAINER_TOOL ?= docker
 KUBECTL ?= kubectl
@@ -19,10 +19,10 @@ export CGO_ENABLED := 0
 # Tools are pinned in hack/tools/go.mod. Go builds each when it is first run and keeps it in its build cache.
 TOOL := go tool -modfile=hack/tools/go.mod
 
-# Builds what a target needs that is not built yet, and tells first what that and the target take.
-READY := { [[ -e bin/ready ]] || echo 'Compiling test/ready, which then shows what has to be built, and how long that takes'; } && go build -o bin/ready ./test/ready && bin/ready
+# Builds what a target needs that is not built yet, and first prints how long that and the target take.
+READY := { [[ -e bin/ready ]] || echo 'Compiling test/ready, which then shows what must be built, and how long that takes'; } && go build -o bin/ready ./test/ready && bin/ready
 
-# The race detector needs a C compiler. Without one the tests still run, and say so.
+# The race detector needs a C compiler. Without one the tests still run, with a warning.
 CC_FOUND := $(shell command -v "$$(go env CC)" 2>/dev/null)
 RACE := $(if $(CC_FOUND),-race)
 RESULTS := bin/results
@@ -147,9 +147,9 @@ verify-costs: ## Fail if a pod takes more calls and writes than it should, or mo
 	go test -count=1 -run '^Test(Allocations|LifeInServiceAndOut)$$' ./internal/lifecycle ./internal/controller ./internal/evictions
 
 .PHONY: verify-english
-verify-english: ## Fail if a page or a text in the code has words that .vale/styles/Rollcall does not allow.
+verify-english: ## Fail if a page, a text or a comment has words that .vale/styles/Rollcall does not allow.
 ifdef CC_FOUND
-	CGO_ENABLED=1 $(TOOL) vale --glob='!{*_test.go,*.zh-CN.md}' .github *.md charts/rollcall cmd config/components/prometheus docs hack/docs hack/release hack/results internal registry test/demo
+	CGO_ENABLED=1 $(TOOL) vale --glob='!{*_test.go,*.zh-CN.md}' .github .golangci.yml *.md Makefile charts/rollcall cmd config docs hack/docs hack/kind hack/release hack/results hack/site internal registry test/demo test/e2e/remote.yaml
 else
 	@mkdir -p $(RESULTS) && echo 'vale needs a C compiler' | tee $(RESULTS)/$@.skipped
 endif
@@ -194,7 +194,7 @@ test: ## Run all tests, with -race; the end shows how long each part took, and w
 N ?= 20
 
 .PHONY: test-repeat
-test-repeat: check-race ## Run unit tests and scenarios N times (default 20) with new seeds, several runs beside each other.
+test-repeat: check-race ## Run unit tests and scenarios N times (default 20) with new seeds, several runs at the same time.
 	@RACE='$(RACE)' hack/repeat.sh '$(N)'
 
 # The tests that start a control plane. Those in test/registries start registries, those in config build promtool and are make verify's,
@@ -202,7 +202,7 @@ test-repeat: check-race ## Run unit tests and scenarios N times (default 20) wit
 CLUSTER_TESTS := ./test/integration/...
 UNIT_TESTS = $(shell go list ./... | grep -vE '/test/($(if $(filter Linux,$(shell uname -s)),integration|registries,.*))(/|$$)|/rollcall/config$$')
 
-# How many tests of a package run at once: most of the long ones wait rather than compute.
+# How many tests of a package run at the same time: most of the long ones wait rather than compute.
 PARALLEL ?= 8
 
 .PHONY: test-unit
@@ -301,7 +301,7 @@ test-registries-older: ## Test the drivers on the servers before the newest of w
 test-nacos-2: ## Test the driver on a cluster of Nacos 2.5.
 	@NACOS=2.5 $(GOTESTSUM) --format pkgname --raw-command -- $(GOTEST) -count=1 -timeout=30m -run Cluster ./test/registries/nacos
 
-chaos-nacos-2: ## Play chaos on a cluster of Nacos 2.5.
+chaos-nacos-2: ## Run chaos on a cluster of Nacos 2.5.
 	@NACOS=2.5 $(MAKE) --no-print-directory chaos REGISTRY=nacos
 
 # How long each fuzz test runs. Their seeds run with every other test.
@@ -329,7 +329,7 @@ CHAOS ?=
 SEED ?=
 
 .PHONY: chaos
-chaos: ## Play faults on a real OpenKruise and check the invariants; CHAOS=5m sets how long, SEED=42 repeats a plan, REGISTRY=etcd is a real cluster.
+chaos: ## Inject faults into a real OpenKruise and check the invariants; CHAOS=5m sets how long, SEED=42 repeats a plan, REGISTRY=etcd is a real cluster.
 	@$(READY) chaos
 	@CHAOS='$(CHAOS)' SEED='$(SEED)' REGISTRY='$(REGISTRY)' bin/chaos
 
@@ -344,7 +344,7 @@ $(STORMS): chaos-%:
 MUTANT ?=
 
 .PHONY: chaos-mutants
-chaos-mutants: ## Hold 22 managers that are broken on purpose against chaos, which must find each; MUTANT=one-of-each is what CI plays.
+chaos-mutants: ## Hold 22 managers that are broken on purpose against chaos, which must find each; MUTANT=one-of-each is what CI runs.
 	@$(READY) chaos
 	@MUTANT='$(MUTANT)' bin/chaos mutants
 
@@ -352,7 +352,7 @@ chaos-mutants: ## Hold 22 managers that are broken on purpose against chaos, whi
 SOAK ?=
 
 .PHONY: soak
-soak: ## Play rollouts without a fault for SOAK (default 30m), and fail where memory or goroutines of a manager grow.
+soak: ## Run rollouts without a fault for SOAK (default 30m), and fail where memory or goroutines of a manager grow.
 	@$(READY) soak
 	@SOAK='$(SOAK)' SEED='$(SEED)' bin/chaos soak
 
@@ -363,16 +363,16 @@ OUT ?= bin/bench
 
 ADOPT := adopt-consul adopt-eureka adopt-nacos adopt-nacos-spring adopt-nacos-dubbo adopt-zookeeper-dubbo adopt-zookeeper-spring
 .PHONY: nightly
-nightly: ## Run the jobs that .ci/run leaves out, one after the other, as root, in about 8 hours; the end says how long each took.
+nightly: ## Run the jobs that .ci/run leaves out, one after the other, as root, in about 8 hours; the end shows how long each took.
 	@.ci/run nightly
 
 .PHONY: bench
-bench: ## Measure Rollcall beside a floor and a recipe on a real API server, in 40 minutes; BENCH=short takes 10.
+bench: ## Compare Rollcall with a floor and a recipe on a real API server, in 40 minutes; BENCH=short takes 10.
 	@$(READY) bench
 	@BENCH='$(BENCH)' PART='$(PART)' OUT='$(OUT)' BEFORE='$(BEFORE)' bin/bench/bench
 
 .PHONY: bench-registries
-bench-registries: ## Measure 1,000 registrations beside each real registry's own client; REGISTRIES='consul etcd' takes some, PART=reads measures reads in a large service.
+bench-registries: ## Compare 1,000 registrations with those of each real registry's own client; REGISTRIES='consul etcd' takes some, PART=reads measures reads in a large service.
 	@go build -C test/bench/registries -o '$(CURDIR)/bin/bench/registries' .
 	@REGISTRIES='$(REGISTRIES)' PART='$(PART)' SIZES='$(SIZES)' bin/bench/registries
 
@@ -398,9 +398,9 @@ adopt: ## Show it where applications register themselves: REGISTRY=consul, eurek
 $(ADOPT): adopt-%:
 	@$(MAKE) --no-print-directory adopt REGISTRY=$(word 1,$(subst -, ,$*)) APP=$(word 2,$(subst -, ,$*))
 
-# Empty plays all scenarios, short those that CI plays, anything else those with this in their name.
+# Empty runs all scenarios, short the scenarios that CI runs, anything else the scenarios with this in their name.
 E2E ?=
-# A cluster with OpenKruise to play on, instead of nodes of this machine.
+# A cluster with OpenKruise to run them on, instead of nodes of this machine.
 E2E_KUBECONFIG ?=
 
 .PHONY: e2e-remote
@@ -412,7 +412,7 @@ e2e-services: ## Count lost requests of clients that find pods by Kubernetes Ser
 	@E2E_SERVICES=1 $(MAKE) --no-print-directory e2e
 
 .PHONY: e2e
-e2e: check-linux build cas ## Count lost requests on real nodes, as root with containerd (docs/e2e.md); E2E=short plays what CI plays.
+e2e: check-linux build cas ## Count lost requests on real nodes, as root with containerd (docs/e2e.md); E2E=short runs what CI runs.
 	@$(READY) e2e
 	@go build -o bin/e2e/app ./test/e2e/app
 	@go build -tags '$(TAGS) nextrecord' -ldflags '$(LDFLAGS)' -o bin/e2e/manager-next ./cmd
@@ -456,7 +456,7 @@ render: bin/deploy/kustomization.yaml ## Print what deploy applies, with the ima
 	@$(TOOL) kustomize build bin/deploy
 
 .PHONY: undeploy
-undeploy: ## Remove Rollcall from the cluster; docs/uninstall.md says what to do first.
+undeploy: ## Remove Rollcall from the cluster; docs/uninstall.md shows what to do first.
 	$(TOOL) kustomize build config/default | $(KUBECTL) delete --ignore-not-found -f -
 
 ##@ Site

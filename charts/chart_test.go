@@ -634,7 +634,6 @@ overrides:
 // numbers makes each number a float64: one that is decoded by itself is an integer.
 func numbers(number int64) float64 { return float64(number) }
 
-// TestRolesOfTheUser: the chart creates no role and no binding, whatever is on.
 // TestHelmTest: helm test asks the registries as the managers do, and ends.
 func TestHelmTest(t *testing.T) {
 	t.Parallel()
@@ -704,6 +703,7 @@ func TestAlertsOfTheUser(t *testing.T) {
 	}
 }
 
+// TestRolesOfTheUser: the chart creates no role and no binding, whatever is on.
 func TestRolesOfTheUser(t *testing.T) {
 	t.Parallel()
 	values := strings.Replace(example, "driver: http", "driver: endpointslice", 1) + "  podCondition: true\n  enroll: true\n" + evictions + monitoring

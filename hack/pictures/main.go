@@ -1,14 +1,16 @@
-// Pictures draws the pictures of the README, each for a light and a dark page: the life of a pod, and a real
-// make demo as a terminal shows it. It also has Chromium, which has to be installed, make screenshots of the status page and of the
+// Pictures draws the pictures of the README, each for a light and a dark page: the life of a pod, who talks to whom, and a
+// real make demo as a terminal shows it. It also has Chromium, which has to be installed, make screenshots of the status page and of the
 // dashboard.
 //
 //	pictures life DIR
+//	pictures parts DIR
 //	make demo | pictures terminal DIR
 //	pictures status DIR
 //	pictures dashboard DIR PROMETHEUS PAGE
 package main
 
 //go:generate go run . life ../../docs/pictures
+//go:generate go run . parts ../../docs/pictures
 
 import (
 	"bufio"
@@ -48,12 +50,14 @@ func run(ctx context.Context, args []string, in io.Reader) error {
 		return dashboard(ctx, args[1:])
 	}
 	if len(args) != 2 {
-		return errors.New("usage: pictures life|terminal|status DIR, or " + dashboardUsage)
+		return errors.New("usage: pictures life|parts|terminal|status DIR, or " + dashboardUsage)
 	}
 	var draw func(theme) string
 	switch args[0] {
 	case "life":
 		draw = life
+	case "parts":
+		draw = parts
 	case "terminal":
 		lines, err := partsOf(in)
 		if err != nil {
@@ -63,7 +67,7 @@ func run(ctx context.Context, args []string, in io.Reader) error {
 	case "status":
 		return status(ctx, args[1])
 	default:
-		return fmt.Errorf("unknown picture %q: write life, terminal or status", args[0])
+		return fmt.Errorf("unknown picture %q: write life, parts, terminal or status", args[0])
 	}
 	for _, t := range themes() {
 		path := filepath.Join(args[1], fmt.Sprintf("%s-%s.svg", args[0], t.name))
@@ -167,6 +171,59 @@ func life(t theme) string {
 			".hook,.row,.why{fill:%s}.hook{font-size:12px}.served{fill:%s;font-weight:600}", t.faint, t.box))
 }
 
+// parts draws who talks to whom while a pod is updated.
+func parts(t theme) string {
+	const (
+		wide, gap, high  = 168.0, 150.0, 60.0
+		first, second    = 10.0, 160.0
+		step, head       = wide + gap, 7.0
+		right            = 3 * step
+		last, size       = right + wide, second + high + 10
+		above, below, at = first + 20, first + 42, second + high/2
+	)
+	c := &canvas{theme: t}
+	box := func(x, y float64, name, does string) {
+		c.rect(x+0.5, y+0.5, wide-1, high, t.box, t.line)
+		c.label(x+wide/2, y+25, "name", name)
+		c.label(x+wide/2, y+45, "does", does)
+	}
+	across := func(from, to, y float64, class string) {
+		tip := head
+		if to < from {
+			tip = -head
+		}
+		fmt.Fprintf(c, `<path class="%s" d="M%g %gH%gm%g -4l%g 4l%g 4"/>`+"\n", class, from, y, to, -tip, tip, -tip)
+	}
+	down := func(x float64, class string) {
+		fmt.Fprintf(c, `<path class="%s" d="M%g %gV%gm-4 %gl4 %gl4 %g"/>`+"\n", class, x, first+high+4, second-4, -head, head, -head)
+	}
+	box(0, first, "OpenKruise", "runs the rollout")
+	box(step, first, "API server", "has pods and hooks")
+	box(2*step, first, "Rollcall", "in your cluster")
+	box(right, first, "Registry", "Consul, Nacos, …")
+	box(0, second, "Pods", "of a CloneSet")
+	box(right, second, "Clients", "inside and outside")
+	for i, words := range [][2]string{
+		{"1. waits at a hook", "6. may continue"}, {"2. sees that it waits", "5. releases the hook"}, {"3. takes the pod out", "4. acknowledges"},
+	} {
+		x := float64(i)*step + wide
+		across(x+4, x+gap-4, above, "flow")
+		across(x+gap-4, x+4, below, "flow")
+		c.label(x+gap/2, above-8, "says", words[0])
+		c.label(x+gap/2, below+18, "says", words[1])
+	}
+	down(wide/2, "flow")
+	c.label(wide/2+12, (first+high+second)/2+4, "next", "7. updates the pod")
+	down(right+wide/2, "calls")
+	c.label(right+wide/2-12, (first+high+second)/2+4, "before", "which pods to call")
+	across(right-4, wide+4, at, "calls")
+	c.label(last/2, at-10, "served", "requests, only to pods in rotation")
+	return c.picture(last, size, "Who talks to whom in an update: OpenKruise waits at a hook of the pod in the API server. Rollcall takes the pod out of "+
+		"the registry, whose clients stop calling it, and releases the hook once the registry has acknowledged",
+		fmt.Sprintf(".name,.does,.says,.served{text-anchor:middle}.name{font-weight:600}.does,.says,.next,.before{font-size:12px}.does{fill:%s}"+
+			".before{text-anchor:end}.before,.served{fill:%s}path{fill:none;stroke-width:1.5}.flow{stroke:%s}.calls{stroke:%s}", t.faint, t.serves, t.no, t.serves))
+}
+
 // partsOf returns the demo's first update, which is Rollcall's, and its result.
 func partsOf(in io.Reader) ([]string, error) {
 	var update, result, rest []string
@@ -213,10 +270,17 @@ func terminal(t theme, lines []string) string {
 		if strings.HasPrefix(line, "demo:") {
 			class = "t last"
 		}
+		text := html.EscapeString(line)
+		for class, words := range map[string]string{"in": "in rotation", "out": "out of rotation"} {
+			if rest, ok := strings.CutSuffix(text, "  "+words); ok {
+				text = fmt.Sprintf(`%s  <tspan class="%s">%s</tspan>`, rest, class, words)
+			}
+		}
 		fmt.Fprintf(c, `<text x="%g" y="%g" class="%s" xml:space="preserve" style="animation-delay:%.2fs">%s</text>`+"\n",
-			margin, top+lineHeight*float64(i), class, pace*float64(i), html.EscapeString(line))
+			margin, top+lineHeight*float64(i), class, pace*float64(i), text)
 	}
 	return c.picture(w, h, "An update in make demo, and its result", fmt.Sprintf(
 		"text{font:12px ui-monospace,monospace;white-space:pre}.hint{fill:%s}.last{fill:%s;font-weight:600}"+
-			".t{animation:a .1s both}@keyframes a{from{opacity:0}}@media(prefers-reduced-motion){.t{animation:none}}", t.faint, t.serves))
+			".in{fill:%s}.out{fill:%s;font-weight:600}"+
+			".t{animation:a .1s both}@keyframes a{from{opacity:0}}@media(prefers-reduced-motion){.t{animation:none}}", t.faint, t.serves, t.serves, t.no))
 }

@@ -21,14 +21,20 @@ func TestPictures(t *testing.T) {
 		want   []string
 	}{
 		"life":     {"every hook is in it", "", []string{"waits: preNormal", "waits: inPlaceUpdate", "waits: preDelete"}},
+		"parts":    {"the registry acknowledges before the hook is released", "", []string{"4. acknowledges", "5. releases the hook"}},
 		"terminal": {"text with marks of XML stays text", "==> Update <b> & c\n\n==> Result\ndemo: 3 requests\n", []string{"Update &lt;b&gt; &amp; c", `"t last"`}},
+		"terminal ": {
+			"where a pod leaves the rotation is seen", "==> Update\nweb  ready      out of rotation\nweb  ready      in rotation\n\n==> Result\n",
+			[]string{`<tspan class="out">out of rotation</tspan>`, `<tspan class="in">in rotation</tspan>`},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			expect.NoError(t, run(t.Context(), []string{name, dir}, strings.NewReader(tc.in)))
+			picture := strings.TrimSpace(name)
+			expect.NoError(t, run(t.Context(), []string{picture, dir}, strings.NewReader(tc.in)))
 			for _, theme := range themes() {
-				text, err := os.ReadFile(filepath.Join(dir, name+"-"+theme.name+".svg"))
+				text, err := os.ReadFile(filepath.Join(dir, picture+"-"+theme.name+".svg"))
 				expect.NoError(t, err)
 				for _, want := range tc.want {
 					if !strings.Contains(string(text), want) {
@@ -57,11 +63,11 @@ func expectXML(t *testing.T, text string) {
 func TestBadUsage(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
-		"usage: pictures":                nil,
-		"dashboard DIR PROMETHEUS PAGE":  {"dashboard", t.TempDir()},
-		"no answer":                      {"dashboard", t.TempDir(), "http://127.0.0.1:1", t.TempDir()},
-		"write life, terminal or status": {"death", t.TempDir()},
-		"pipe that into":                 {"terminal", t.TempDir()},
+		"usage: pictures":                       nil,
+		"dashboard DIR PROMETHEUS PAGE":         {"dashboard", t.TempDir()},
+		"no answer":                             {"dashboard", t.TempDir(), "http://127.0.0.1:1", t.TempDir()},
+		"write life, parts, terminal or status": {"death", t.TempDir()},
+		"pipe that into":                        {"terminal", t.TempDir()},
 	} {
 		expect.Error(t, strings.Join(args, " "), run(t.Context(), args, strings.NewReader("")), want)
 	}

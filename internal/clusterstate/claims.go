@@ -140,7 +140,7 @@ func (c *Claims) Take(u Use, keeps bool, in lifecycle.Key, lands time.Time) *Ref
 	return nil
 }
 
-// Acknowledged notes an entry that is or was in service.
+// Acknowledged notes an entry that is or was in rotation.
 func (c *Claims) Acknowledged(pod lifecycle.PodID, in lifecycle.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -168,7 +168,7 @@ func (c *Claims) Forget(uid types.UID, now time.Time) {
 	c.drop(uid, now, true, func(hold) bool { return true })
 }
 
-// recorded notes what the records of pods say, for registries that have not said themselves what they hold.
+// recorded notes what the records of pods show, for registries that were not listed yet.
 func (c *Claims) recorded(pods []*lifecycle.Pod, registries []lifecycle.Source, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

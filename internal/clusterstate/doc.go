@@ -20,7 +20,7 @@ import (
 type Rules struct {
 	Ownership lifecycle.Ownership
 	Services  service.Rules
-	// PanicThreshold, in percent: while more pods of a service are unready, all stay in service. At 0 they always do.
+	// PanicThreshold, in percent: while more pods of a service are unready, all stay in rotation. At 0 they always do.
 	PanicThreshold int
 }
 

@@ -16,9 +16,9 @@ import (
 // Panics counts unready pods by service, from the cache's events. With panicThreshold 50, 3 unready pods of 4 are a
 // panic; 2 are not.
 //
-//	record shows that it was in service   counts, even if taken out since
-//	still starting                        does not count
-//	in another namespace                  counts if both share the name: tenants can write records
+//	record shows that it was in rotation   counts, even if taken out since
+//	still starting                         does not count
+//	in another namespace                   counts if both share the name: tenants can write records
 type Panics struct {
 	claims *Claims
 	// Revisions counts the same pods otherwise.
@@ -222,7 +222,7 @@ func (p Panic) Message(threshold int) string {
 		"the pod is kept in rotation; check the pods, their nodes and the network", p.Peers.Unready, p.Peers.All, p.Service, threshold)
 }
 
-// Of returns the pod's first service in panic. A panic keeps no pod that was never in service.
+// Of returns the pod's first service in panic. A panic keeps no pod that was never in rotation.
 func (p *Panics) Of(namespace string, record lifecycle.Record, s *Rules) Panic {
 	if !record.WasInService() {
 		return Panic{}

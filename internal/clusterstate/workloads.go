@@ -142,7 +142,7 @@ func templateOf(t *corev1.PodTemplateSpec) Template {
 	return Template{Labels: t.Labels, Annotations: t.Annotations, Finalizers: t.Finalizers, spec: &t.Spec}
 }
 
-// SameTraffic reports whether the shares of two versions of a workload are the same, which are no part of its generation. Without the
+// SameTraffic reports whether the shares of two versions of a workload are the same: its generation does not count them. Without the
 // annotation its revisions do not matter.
 func SameTraffic(old, now client.Object) bool {
 	if old == nil || now == nil {

@@ -1,5 +1,5 @@
 // Package config reads Rollcall's configuration: one YAML file, decoded strictly, completed with defaults and checked
-// as a whole. An error names every field that is wrong and says what to write.
+// as a whole. An error lists each field that is wrong and what to set instead.
 package config
 
 import (
@@ -51,7 +51,7 @@ type Config struct {
 	DefaultsFor map[string]service.Allowance
 	// Hooks are the handlers and marks that Rollcall owns in addition to its own domain.
 	Hooks lifecycle.Ownership
-	// Service says as what a pod is registered that does not say so itself, and which names it may use.
+	// Service is as what a pod without annotations of its own is registered, and which service names pods may use.
 	Service service.Rules
 	// Drain is how long a pod stays up after it was taken out of rotation; [drain.Refused] where it was refused, see [Limits].
 	Drain drain.Policy
@@ -62,7 +62,7 @@ type Config struct {
 	Resync         Resync
 	ProceedAfter   lifecycle.FailurePolicy
 
-	// single is set where the file says registry, and not registries.
+	// single is set if the file has registry, and not registries.
 	single bool
 	// file is what was read.
 	file *object
@@ -76,15 +76,15 @@ type Registry struct {
 	registry.Config
 
 	Driver string
-	// MaxInFlight is the most calls that may be under way at once, renewals of leases not counted.
+	// MaxInFlight is the most calls that may be under way at the same time, renewals of leases not counted.
 	MaxInFlight int
-	// RegisteredByApp is set where the applications register themselves, unless a pod says otherwise.
+	// RegisteredByApp is set if the applications register themselves, unless a pod's annotation differs.
 	RegisteredByApp bool
-	// ReaderLag is how long clients may not know yet what the registry has acknowledged; nil for what the driver says.
+	// ReaderLag is how long clients may not know yet what the registry has acknowledged; nil for the driver's own value.
 	ReaderLag *time.Duration
 }
 
-// Resync says how a registry is compared with the cluster.
+// Resync is how a registry is compared with the cluster.
 type Resync struct {
 	// Interval is how long after one comparison the next one begins.
 	Interval time.Duration
@@ -92,7 +92,7 @@ type Resync struct {
 	MaxRemovals intstr.IntOrString
 }
 
-// Workers is how many pods are worked on at once; a call holds its worker. What a registry's maxInFlight may be at most follows from it, so
+// Workers is how many pods are worked on together; a call holds its worker. The limit of a registry's maxInFlight follows from it, so
 // that every registry finds workers although all others hang.
 const Workers = 512
 
@@ -126,7 +126,7 @@ func (c *Config) Watches(namespace string, of labels.Set) bool {
 	return c.Namespaces.Has(namespace, of)
 }
 
-// RegisteredByApp reports for each registry whether applications register themselves there, unless a pod says otherwise.
+// RegisteredByApp reports for each registry whether applications register themselves there, unless a pod's annotation differs.
 func (c *Config) RegisteredByApp() map[string]bool {
 	by := make(map[string]bool, len(c.Registries))
 	for name, r := range c.Registries {
@@ -140,7 +140,7 @@ func (c *Config) RegistryNames() []string {
 	return slices.Sorted(maps.Keys(c.Registries))
 }
 
-// RegistryPath is where the section of a registry stands in the file.
+// RegistryPath is the path of a registry's section in the file.
 func (c *Config) RegistryPath(name string) *field.Path {
 	if c.single {
 		return field.NewPath("registry")

@@ -21,7 +21,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/suggest"
 )
 
-// decode returns what the file says as JSON would have it, with whole numbers as int64.
+// decode returns the file's values as JSON would have them, with whole numbers as int64.
 func decode(data []byte) (written any, err error) {
 	if err := oneDocument(data); err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func YAMLError(data []byte, err error) error {
 	return fmt.Errorf("%s%d%s", text[:at[2]], min(line+1, last), text[at[3]:])
 }
 
-// object is an object of the file, which refuses the fields that are not read, or names them to [Limits].Unknown. What is not
+// object is an object of the file, which refuses the fields that are not read, or reports them to [Limits].Unknown. What is not
 // written, and null, is read as the zero value.
 type object struct {
 	*validator
@@ -170,7 +170,7 @@ func (v *validator) wrongType(path *field.Path, written any, want string) {
 
 func (o *object) at(name string) *field.Path { return o.path.Child(name) }
 
-// required refuses a field that is not written. Where one is, and of another type, that was refused already.
+// required refuses a field that is not written. One of another type was refused already.
 func (o *object) required(name, detail string) {
 	at := o.at(name)
 	if !slices.ContainsFunc(o.problems, func(e *field.Error) bool { return e.Field == at.String() }) {
@@ -184,7 +184,7 @@ func (o *object) invalid(name string, value any, detail string) {
 	o.add(field.Invalid(o.at(name), value, detail))
 }
 
-// any returns a field as it is written, nil where it is not.
+// any returns a field as it is written, nil if it is not.
 func (o *object) any(name string) any {
 	if !slices.Contains(o.known, name) {
 		o.known = append(o.known, name)
@@ -222,7 +222,7 @@ const (
 
 func (o *object) text(name string) string { return o.textOr(name, "") }
 
-// textOr returns def where nothing is written, or an empty text.
+// textOr returns def if the field is absent, or an empty text.
 func (o *object) textOr(name, def string) string {
 	text := cmp.Or(get(o, name, wantText, def), def)
 	if o.inForce[name] = text; text == "" {
@@ -260,7 +260,7 @@ func (o *object) texts(name string) []string {
 	return texts
 }
 
-// get returns def where nothing is written, or a value of another type.
+// get returns def if the field is absent, or a value of another type.
 func get[T any](o *object, name, want string, def T) T {
 	value, ok := as[T](o.validator, o.at(name), o.any(name), want)
 	if !ok {

@@ -173,7 +173,7 @@ func (r Registry) SameServer(other Registry) bool {
 }
 
 // addresses returns those of the endpoint, each in one form. A path behind the last of several stands for all where they
-// are no URLs: that is ZooKeeper's chroot.
+// are not URLs: that is ZooKeeper's chroot.
 func (r Registry) addresses() []string {
 	urls := strings.Contains(r.Endpoint, "://")
 	hosts, path := r.Endpoint, ""
@@ -197,7 +197,7 @@ func (r Registry) addresses() []string {
 func normalURL(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {
-		return text // the driver says what is wrong
+		return text // the driver reports what is wrong
 	}
 	port := u.Port()
 	if port == "" {

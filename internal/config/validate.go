@@ -19,13 +19,13 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// APIVersion and Kind are those of a file that says nothing else. A later version of Rollcall can read it by them.
+// APIVersion and Kind are those of a file without them. A later version of Rollcall can read it by them.
 const (
 	APIVersion = "rollcall.dev/v1alpha1"
 	Kind       = "Configuration"
 )
 
-// read completes what the file says with the defaults, and checks all of it.
+// read completes the file with the defaults, and checks all of it.
 func (c *Config) read(o *object, limits Limits) {
 	o.oneOf("apiVersion", APIVersion)
 	o.oneOf("kind", Kind)
@@ -95,7 +95,7 @@ func (o *object) warmUp(name string, metadata map[string]service.ValueTemplate) 
 }
 
 const (
-	// uidInName stands in a cluster's name for the UID of its namespace kube-system, and anyUID is as long as that is.
+	// uidInName in a cluster's name is replaced by the UID of its namespace kube-system, and anyUID is as long as that is.
 	uidInName = "{uid}"
 	anyUID    = "00000000-0000-0000-0000-000000000000"
 )

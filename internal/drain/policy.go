@@ -1,4 +1,4 @@
-// Package drain says how long a pod stays up after it was taken out of rotation: for a fixed time, or until it is idle. It is pure.
+// Package drain decides how long a pod stays up after it was taken out of rotation: for a fixed time, or until it is idle. It is pure.
 package drain
 
 import (

@@ -57,7 +57,7 @@ func (d driver) FailOver(ctx context.Context, in registry.Instance) error {
 	return d.check(ctx, in, view.out)
 }
 
-// Deregister implements [registry.Registry]. A pod that leaves this registry and stays in service needs nothing.
+// Deregister implements [registry.Registry]. A pod that leaves this registry and stays in rotation needs nothing.
 func (d driver) Deregister(ctx context.Context, in registry.Instance) error {
 	return d.check(ctx, in, func(v view) error {
 		if v.pod != nil && !lifecycle.Ends(v.pod) && !lifecycle.RolloutWaits(v.pod) {

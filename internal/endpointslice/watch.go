@@ -55,7 +55,7 @@ type sight struct {
 	at     time.Time
 }
 
-// mostShown is more pods than go in and out at once. For a forgotten pod, the time begins again.
+// mostShown is more pods than go in and out at the same time. For a forgotten pod, the time begins again.
 const mostShown = 100_000
 
 // NewWatch returns a Watch that is to get its Cluster before it is started.

@@ -56,7 +56,7 @@ func Asked(set, namespace labels.Set) bool {
 	return namespace[Label] == "true" && set[Label] != "false"
 }
 
-// others says which hooks the CloneSet has that are not Rollcall's, since their owner may count on being alone, or who else writes it.
+// others reports which hooks the CloneSet has that are not Rollcall's, since their owner may count on being alone, or who else writes it.
 func others(set *kruisev1alpha1.CloneSet, c *config.Config) string {
 	for _, n := range lifecycle.HandlersOf(set.Spec.Lifecycle) {
 		if !c.Hooks.Owns(n.Key()) {
@@ -66,7 +66,7 @@ func others(set *kruisev1alpha1.CloneSet, c *config.Config) string {
 	return replaced(set)
 }
 
-// replaced says who writes the CloneSet as a whole, and so takes the hooks away in the write that starts a rollout, unless a person has
+// replaced reports who writes the CloneSet as a whole, and so takes the hooks away in the write that starts a rollout, unless a person has
 // labelled the CloneSet in spite of that. A UnitedDeployment writes the spec (OpenKruise 1.9.1, pkg/controller/uniteddeployment/adapter,
 // ApplySubsetTemplate), and Karmada the object, except for what a retention rule keeps.
 func replaced(set *kruisev1alpha1.CloneSet) string {
@@ -157,7 +157,7 @@ func identity(set *kruisev1alpha1.CloneSet) *unstructured.Unstructured {
 	return identityOf(set, kruisev1alpha1.SchemeGroupVersion.WithKind("CloneSet"))
 }
 
-// identityOf names one object by its UID too, so that an apply does not make one that is gone.
+// identityOf has the object's UID too, so that an apply does not make one that is gone.
 func identityOf(of client.Object, kind schema.GroupVersionKind) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(kind)

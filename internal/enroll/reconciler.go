@@ -36,10 +36,10 @@ const Label = clusterstate.EnrollLabel
 // controllerOwner is the field manager of what the Reconciler writes, and so what it may take back.
 const controllerOwner client.FieldOwner = clusterstate.EnrollOwner
 
-// workers is how many CloneSets are enrolled at once. Each write costs OpenKruise a look at all pods of the CloneSet.
+// workers is how many CloneSets are enrolled at the same time. Each write makes OpenKruise check all pods of the CloneSet.
 const workers = 2
 
-// recheck is when a name of another namespace may be free, which no event of the CloneSet says.
+// recheck is when a name of another namespace may be free, which no event of the CloneSet shows.
 const recheck = time.Minute
 
 // Reconciler enrolls the CloneSets of namespaces that have the [Label], and withdraws those that it enrolled where the label is gone.
@@ -54,7 +54,7 @@ type Reconciler struct {
 	changed chan event.GenericEvent
 }
 
-// Names says why pods of a workload may not have one of its service names; nil where they may have all.
+// Names returns why pods of a workload may not have one of its service names; nil where they may have all.
 type Names func(context.Context, *clusterstate.Workload) (*clusterstate.Refusal, error)
 
 // New returns a Reconciler. The client reads CloneSets and namespaces from the cache, and writes to the API server.
@@ -62,7 +62,7 @@ func New(c client.Client, recorder events.EventRecorder, names Names, scope *clu
 	return &Reconciler{client: c, recorder: recorder, names: names, scope: scope, changed: make(chan event.GenericEvent, 1)}
 }
 
-// Apply sets the configuration to enroll by, and has all CloneSets looked at again. It has to be called before the manager starts.
+// Apply sets the configuration to enroll by, and makes all CloneSets be checked again. Call it before the manager starts.
 func (r *Reconciler) Apply(c *config.Config) {
 	r.config.Store(c)
 	select {
@@ -73,7 +73,7 @@ func (r *Reconciler) Apply(c *config.Config) {
 
 // SetupWithManager adds the controller to the manager.
 func (r *Reconciler) SetupWithManager(m ctrl.Manager) error {
-	// A CloneSet's status changes all the time, and says nothing here.
+	// A CloneSet's status changes all the time, and means nothing here.
 	written := predicate.Or[client.Object](
 		predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 	err := ctrl.NewControllerManagedBy(m).Named("enroll").

@@ -28,7 +28,7 @@ import (
 )
 
 const (
-	// interval is how often the Secret is looked at, and so how soon a new certificate is served.
+	// interval is how often the Secret is read, and so how soon a new certificate is served.
 	interval = 10 * time.Second
 	// spreads is how long every API server may take to know a change of the webhook configuration, which each of them watches.
 	spreads = time.Minute
@@ -77,7 +77,7 @@ func (c *Certificate) get(ctx context.Context) (*tls.Certificate, error) {
 // Read reports whether this manager serves with what the Secret has: there may be no certificate yet, but then no manager has one.
 func (c *Certificate) Read() bool { return c.known.Load() }
 
-// NotAfter is when the certificate ends, zero where there is none.
+// NotAfter is when the certificate ends, zero without one.
 func (c *Certificate) NotAfter() time.Time {
 	if current := c.current.Load(); current != nil {
 		return current.Leaf.NotAfter
@@ -148,7 +148,7 @@ func repeat(logger logr.Logger, what string, do func(context.Context) error) man
 // othersIssue begins the annotations by which others bring the certificate: cert-manager's.
 const othersIssue = "cert-manager.io/inject-"
 
-// keep issues a certificate where there is none that is good, and has the webhook configuration trust it.
+// keep issues a certificate if there is none that is good, and makes the webhook configuration trust it.
 func (i *Issuer) keep(ctx context.Context) error {
 	var configuration admissionv1.MutatingWebhookConfiguration
 	if err := i.Server.Get(ctx, client.ObjectKey{Name: i.Name}, &configuration); err != nil {
@@ -233,7 +233,7 @@ func (i *Issuer) trust(ctx context.Context, authorities []byte) error {
 	})
 }
 
-// missing says what brings an object that is not there, or may not be read.
+// missing explains what creates an object that is not there, or may not be read.
 func missing(err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 		return fmt.Errorf("%w: apply config/components/evictions, or, with the chart, set config.evictions.enabled", err)

@@ -25,7 +25,7 @@ const (
 	Pass Answer = iota
 	// Begin makes OpenKruise delete the pod by its hooks.
 	Begin
-	// Wait lets the hooked deletion go on.
+	// Wait lets the hooked deletion continue.
 	Wait
 	// TakeOut has the pod taken out of rotation, since OpenKruise has not reached it within the limit: the eviction is let through next.
 	TakeOut
@@ -122,7 +122,7 @@ func leaves(pod *lifecycle.Pod) bool {
 	return specified || pod.Labels[appspub.LifecycleStateKey] == string(appspub.LifecycleStatePreparingDelete)
 }
 
-// BudgetOf returns the budget that selects the pod, or nil where there is none. Of several the API server says itself that it
+// BudgetOf returns the budget that selects the pod, or nil without one. Of several the API server itself reports that it
 // evicts no such pod: several is true then.
 func BudgetOf(pod *lifecycle.Pod, budgets []policyv1.PodDisruptionBudget) (found *policyv1.PodDisruptionBudget, several bool) {
 	for i := range budgets {

@@ -27,7 +27,7 @@ const (
 )
 
 // Path lets in the API server alone. The webhook causes deletions of pods, and anyone in the cluster may reach it, while the API server
-// does not say who it is unless its own configuration file tells it to. So the path that it calls is a secret, which stands in the
+// does not identify itself unless its own configuration file tells it to. So the path that it calls is a secret, which is in the
 // webhook configuration: tenants may not read that. Every manager reads it. It is safe for concurrent use.
 type Path struct {
 	// Server reads from the API server.
@@ -113,7 +113,7 @@ func (p *Path) knows(path string) bool {
 	})
 }
 
-// pathOf returns the path that the API server calls, empty where the webhook has none of its own.
+// pathOf returns the path that the API server calls, empty if the webhook has none of its own.
 func pathOf(c admissionv1.WebhookClientConfig) string {
 	switch {
 	case c.Service != nil:

@@ -52,7 +52,7 @@ const (
 	evacuation           = "Eviction triggered evacuation"
 )
 
-// answerTime is how long an answer may take. The API server waits longer, since it lets the eviction through where none comes.
+// answerTime is how long an answer may take. The API server waits longer, since it lets the eviction through if none comes.
 const answerTime = 5 * time.Second
 
 // Options are what a [Webhook] is made of.
@@ -82,7 +82,7 @@ type Webhook struct {
 
 	ownership atomic.Pointer[lifecycle.Ownership]
 	drain     atomic.Int64
-	// turns has for each namespace that has evictions under way, as budgets are, what is held while one is looked at and used: two
+	// turns has for each namespace that has evictions under way, as budgets are, what is held while one is checked and used: two
 	// evictions must not use the same place in it. It is an order for the cluster since only one manager leads. mu is its lock.
 	turns map[string]*turn
 	mu    sync.Mutex
@@ -126,7 +126,7 @@ func (w *Webhook) Handle(ctx context.Context, request admission.Request) admissi
 		return response
 	case apierrors.IsNotFound(err):
 		return refuse(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("pods %q not found", key.Name))
-	case lifecycle.IsRefused(err) && !apierrors.IsConflict(err): // also by a webhook, which need not say why
+	case lifecycle.IsRefused(err) && !apierrors.IsConflict(err): // also by a webhook, which need not give a reason
 		w.Logger.Error(err, "failed to label a pod for its deletion, so the eviction bypasses the hooks", "pod", key)
 		return admission.Allowed("").WithWarnings(fmt.Sprintf("Rollcall lets the eviction of pod %s bypass its hooks: %v", key.Name, err))
 	default:
@@ -213,7 +213,7 @@ func (w *Webhook) hooksOf(ctx context.Context, pod *lifecycle.Pod) (lifecycle.Ho
 	return lifecycle.HooksOf(workload.ForDecision(), *w.ownership.Load()), nil
 }
 
-// asked is what a request for an eviction says.
+// asked is what a request for an eviction contains.
 type asked struct {
 	// name, in namespace, is that of the request.
 	namespace, name string
@@ -224,7 +224,7 @@ type asked struct {
 func readRequest(request admission.Request) asked {
 	a := asked{namespace: request.Namespace, name: request.Name}
 	if err := json.Unmarshal(request.Object.Raw, &a.eviction); err != nil {
-		return asked{} // the API server says what is wrong with it
+		return asked{} // the API server reports what is wrong with it
 	}
 	a.dryRun = request.DryRun != nil && *request.DryRun
 	if o := a.eviction.DeleteOptions; o != nil {
@@ -368,7 +368,7 @@ func (w *Webhook) write(ctx context.Context, pod *lifecycle.Pod, change func(*me
 	return w.Leader.Patch(ctx, written, patch)
 }
 
-// takeTurn waits until no other eviction of the namespace is looked at, and returns what ends the turn.
+// takeTurn waits until no other eviction of the namespace is decided, and returns what ends the turn.
 func (w *Webhook) takeTurn(ctx context.Context, namespace string) (leave func(), err error) {
 	turn := w.enter(namespace)
 	if err := turn.Acquire(ctx, 1); err != nil {
@@ -562,7 +562,7 @@ func (w *Webhook) label(ctx context.Context, pod *lifecycle.Pod, notBefore time.
 // failure is when a pod could first not be labelled, and when last.
 type failure struct{ first, last time.Time }
 
-// unlabelled holds the eviction for no longer than one whose beginning stands on the pod: the failure may never pass by itself. One
+// unlabelled holds the eviction for no longer than one whose beginning is recorded on the pod: the failure may never pass by itself. One
 // that is older than the limit was of an earlier drain.
 func (w *Webhook) unlabelled(pod *lifecycle.Pod, err error) (admission.Response, error) {
 	if lifecycle.IsRefused(err) {
@@ -588,7 +588,7 @@ func (w *Webhook) overdue() string {
 	return fmt.Sprintf("it is not gone %s after its first eviction", w.Limit)
 }
 
-// giveUp lets the eviction through, and says so wherever someone may look.
+// giveUp lets the eviction through, and reports it wherever someone may look.
 func (w *Webhook) giveUp(pod *lifecycle.Pod, why string, dryRun bool) admission.Response {
 	note := "Rollcall lets the pod be evicted without its hooks: " + why
 	if !dryRun {
@@ -613,7 +613,7 @@ func overBudget(pod *lifecycle.Pod, budget *full) admission.Response {
 // evacuating answers for a pod that is on its way out.
 func evacuating(message string) admission.Response { return tryAgain(evacuation + ": " + message) }
 
-// tryAgain answers 429, on which everything that drains nodes tries again. It names no time to wait: with one, clients would
+// tryAgain answers 429, on which everything that drains nodes tries again. It has no time to wait: with one, clients would
 // wait and retry by themselves, without a word to their users.
 func tryAgain(message string) admission.Response {
 	return refuse(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, message)

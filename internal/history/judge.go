@@ -11,7 +11,7 @@ const (
 	// slack is what two times of one process may be apart that are of the same moment, and skew the clocks of two managers.
 	slack = 25 * time.Millisecond
 	skew  = time.Second
-	// patience is how long the logs must go on before what they lack counts as not done.
+	// patience is how long the logs must continue before what they lack counts as not done.
 	patience = 10 * time.Second
 )
 

@@ -20,7 +20,7 @@ func MayBeDetached(pod *Pod) bool {
 	return metav1.GetControllerOfNoCopy(pod) == nil && pod.Annotations[AnnotationKeepDetached] != "true" && !Ends(pod)
 }
 
-// MadeBy returns the name of the CloneSet that made the pod, if one did: OpenKruise names a pod after both its CloneSet and its instance.
+// MadeBy returns the name of the CloneSet that made the pod, if one did: a pod's name is the CloneSet's and the instance's.
 // https://github.com/openkruise/kruise/blob/v1.9.1/pkg/controller/cloneset/core/cloneset_core.go#L101
 func MadeBy(pod *Pod) string {
 	instance := pod.Labels[kruisev1alpha1.CloneSetInstanceID]

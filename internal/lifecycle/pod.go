@@ -60,11 +60,11 @@ func Finished(pod *Pod) bool {
 		pod.DeletionTimestamp != nil && len(pod.Spec.Containers) > 0 && !slices.ContainsFunc(pod.Spec.Containers, pod.mayRun)
 }
 
-// mayRun is true until kubelet has said that the container does not run.
+// mayRun is true until kubelet has reported that the container does not run.
 func (p *Pod) mayRun(c Container) bool { return !slices.Contains(p.Status.NotRunning, c.Name) }
 
 // Runs reports whether a container with the port runs, or any container but a sidecar if none has it. At the node's address, the port is a
-// hostPort. It is true until kubelet has said.
+// hostPort. It is true until kubelet has reported.
 func Runs(pod *Pod, port int) bool {
 	has := func(p corev1.ContainerPort) bool { return int(p.ContainerPort) == port }
 	declares := func(c Container) bool { return slices.ContainsFunc(c.Ports, has) }
@@ -184,7 +184,7 @@ func (n Networks) has(address string) bool {
 }
 
 // IsAt reports whether the entry is at an address that the pod has now, or may be, if its networks can't be read. On networks, an
-// application's is not: a tenant can write what the pod has there, and the entry carries no mark.
+// application's is not: a tenant can write what the pod has there, and the entry carries no ownership tag.
 func (i Key) IsAt(pod *Pod) bool {
 	if i.Address == pod.Status.PodIP || slices.Contains(AddressesOf(pod, i.Port), i.Address) {
 		return true

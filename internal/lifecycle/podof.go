@@ -59,7 +59,7 @@ type PodStatus struct {
 	HostIPs    []corev1.HostIP `json:"hostIPs,omitempty"`
 	StartTime  *metav1.Time    `json:"startTime,omitempty"`
 	Conditions []PodCondition  `json:"conditions,omitempty"`
-	// NotRunning are containers of the spec that kubelet has said not to run.
+	// NotRunning are containers of the spec that kubelet has reported as not running.
 	NotRunning []string
 	// NotReady is what keeps the pod from being ready, see [IsReady], for a person.
 	NotReady string

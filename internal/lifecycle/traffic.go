@@ -37,7 +37,7 @@ type Traffic struct {
 	current string
 }
 
-// TrafficOf reads the annotation. Where nothing is written, or nothing is to be shared out, Traffic is zero: before OpenKruise has counted
+// TrafficOf reads the annotation. Traffic is zero without it, and if nothing is to be shared out: before OpenKruise has counted
 // the pods, and if all is to go to a canary that there is not, which is the stable revision since its update was completed. A canary of
 // which the update was rolled back is still one. The workload may be nil.
 func TrafficOf(w *Workload) (Traffic, error) {

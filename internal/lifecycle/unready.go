@@ -13,7 +13,7 @@ type Peers struct {
 }
 
 // Panic reports whether more than threshold percent are not ready: at 50, 2 of 3, but not 1 of 2. At 0 every unready pod is kept, which
-// is no panic.
+// is not a panic.
 func (p Peers) Panic(threshold int) bool { return threshold > 0 && p.Unready*100 > threshold*p.All }
 
 // Counts reports whether the pod is among its service's [Peers]. One being created, updated or deleted shows neither fault nor health.
@@ -37,7 +37,7 @@ func Damped(pod *Pod, after time.Duration, now time.Time) time.Duration {
 // Unrecorded reports whether the record must list an entry before all registries have acknowledged:
 //
 //	in Normal     the pod counts among its [Peers] by the record
-//	has a record  the next manager takes the pod out only where it lists
+//	has a record  the next manager takes the pod out only if it lists
 //	other pods    no: the next manager waits for lists
 func (in Input) Unrecorded(at Key) bool {
 	return (Counts(in.Pod) || in.Record.Exists()) && (!in.Record.WasInService() || !slices.Contains(in.Record.Instances, at))

@@ -1,4 +1,4 @@
-// Package lint says what in a workload of OpenKruise will not work, before it runs: for a person who asks, and before it is enrolled.
+// Package lint finds what in a workload of OpenKruise will not work, before it runs: for a person who asks, and before it is enrolled.
 package lint
 
 import (
@@ -82,7 +82,7 @@ func traffic(w *clusterstate.Workload, hooks lifecycle.Hooks) (findings []string
 // driverEndpointSlice takes pods out by their readiness gate.
 const driverEndpointSlice = "endpointslice"
 
-// ungated says that the pods will lack the gate that a registry of theirs needs.
+// ungated reports that the pods will lack the gate that a registry of theirs needs.
 func ungated(template clusterstate.Template, registries []service.Registration, c *config.Config) []string {
 	gate := corev1.PodReadinessGate{ConditionType: lifecycle.ConditionInRotation}
 	for _, r := range registries {
@@ -231,7 +231,7 @@ func Description(w *clusterstate.Workload, c *config.Config, of labels.Set) []st
 	return append(findings, notAllowed(w.GetNamespace(), c.Service.Allowed, of, endpoints)...)
 }
 
-// unplaced says which label the pods lack, or their namespace if its labels are known, by which a registry's options place them.
+// unplaced reports which label the pods lack, or their namespace if its labels are known, by which a registry's options place them.
 func unplaced(subject service.Subject, registries []service.Registration, c *config.Config) (findings []string) {
 	subject.Namespace = cmp.Or(subject.Namespace, "any")
 	for _, r := range registries {
@@ -251,7 +251,7 @@ func unplaced(subject service.Subject, registries []service.Registration, c *con
 	return findings
 }
 
-// notAllowed says which names the policy refuses. A manifest without a namespace may be for any.
+// notAllowed reports which service names are refused by the policy. A manifest without a namespace may be for any.
 func notAllowed(namespace string, policy service.Policy, of labels.Set, endpoints []service.Endpoint) []string {
 	if namespace == "" {
 		return nil

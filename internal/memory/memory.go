@@ -64,7 +64,7 @@ type Pod struct {
 	// NoteReturned and NoteSeveral had their Event.
 	returned bool
 	several  bool
-	// announced had the last Event, unless one has said since that it passed.
+	// announced had the last Event, unless one has reported since that it passed.
 	announced *waiting.Blocker
 }
 
@@ -159,7 +159,7 @@ func (n *Pod) Shown() waiting.Blocker {
 	return *n.shown
 }
 
-// Announced returns what the last Event said, unless that has passed.
+// Announced returns what the last Event reported, unless that has passed.
 func (n *Pod) Announced() waiting.Blocker {
 	if n.announced == nil {
 		return waiting.Blocker{}
@@ -167,7 +167,7 @@ func (n *Pod) Announced() waiting.Blocker {
 	return *n.announced
 }
 
-// Announce notes what an Event said, and with no reason that it passed.
+// Announce notes what an Event reported, and with no reason that it passed.
 func (n *Pod) Announce(now waiting.Blocker) {
 	if n.announced = nil; now.Reason != "" {
 		announced := now // on the heap only if there is an Event
@@ -176,7 +176,7 @@ func (n *Pod) Announce(now waiting.Blocker) {
 }
 
 const (
-	// EventBurst are the Events that a pod has in a row: whoever writes it can make it wait and go on again and again.
+	// EventBurst are the Events that a pod has in a row: whoever writes it can make it wait and continue again and again.
 	EventBurst = 10
 	// EventPause is how long each Event after these waits for the one before.
 	EventPause = 10 * time.Second

@@ -34,7 +34,7 @@ func (r *rollout) seen(now lifecycle.Rollout) (next rollout, news bool) {
 	if next = *r; r.revision != now.Revision {
 		next = rollout{revision: now.Revision}
 	}
-	if now.Rolling && now.ToUpdate > next.toUpdate { // a canary goes on
+	if now.Rolling && now.ToUpdate > next.toUpdate { // a canary continues
 		next.done = false
 	}
 	next.toUpdate = now.ToUpdate

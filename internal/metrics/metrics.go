@@ -71,7 +71,7 @@ func (m *ConfigMetrics) Refused() {
 	m.last.Set(0)
 }
 
-// Operations of a dry run that are no calls to a registry.
+// Operations of a dry run that do not call a registry.
 const (
 	OperationPatch = "patch"
 	OperationEvent = "event"
@@ -101,7 +101,7 @@ const (
 	BySkip            = "skip"
 )
 
-// ReleaseMetrics say how long OpenKruise waited for the hooks that were released, and count them by what released them, and what
+// ReleaseMetrics measure how long OpenKruise waited for the hooks that were released, and count them by what released them, and what
 // ended the drains before.
 type ReleaseMetrics struct {
 	releases *prometheus.CounterVec

@@ -71,10 +71,10 @@ func NewResyncMetrics(r prometheus.Registerer) *ResyncMetrics {
 	}
 }
 
-// Interval says how often registries are compared.
+// Interval is how often registries are compared.
 func (m *ResyncMetrics) Interval(d time.Duration) { m.interval.Set(d.Seconds()) }
 
-// Began says whether a registry can be compared at all, and that it will be from this time on. The time is shown until the
+// Began notes whether a registry can be compared at all, and that it will be from this time on. The time is shown until the
 // first success, so that an alert on the age of the last one finds a registry that never had one.
 func (m *ResyncMetrics) Began(registry string, at time.Time, listable bool) {
 	if !listable {
@@ -118,17 +118,17 @@ func (m *ResyncMetrics) Found(registry, finding string, n int) {
 	m.found.WithLabelValues(registry, finding).Add(float64(n))
 }
 
-// Blocked says how many entries are not removed because they are too many; 0 where nothing is blocked.
+// Blocked is how many entries are not removed because they are too many; 0 if nothing is blocked.
 func (m *ResyncMetrics) Blocked(registry string, n int) {
 	m.blocked.WithLabelValues(registry).Set(float64(n))
 }
 
-// Unfinished says how many removals of the last run failed or were not begun.
+// Unfinished is how many removals of the last run failed or were not begun.
 func (m *ResyncMetrics) Unfinished(registry string, n int) {
 	m.unfinished.WithLabelValues(registry).Set(float64(n))
 }
 
-// Unlisted says how many places the last run could not list.
+// Unlisted is how many places the last run could not list.
 func (m *ResyncMetrics) Unlisted(registry string, n int) {
 	m.unlisted.WithLabelValues(registry).Set(float64(n))
 }

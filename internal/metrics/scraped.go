@@ -35,15 +35,15 @@ type Wait struct {
 	UID       string `json:"-"`
 	// Workload is the name of the pod's controller; empty if it has none.
 	Workload string `json:"workload,omitempty"`
-	// Hook is the one OpenKruise waits for; empty where OpenKruise waits for nothing: the registry is behind, the pod is out of rotation
-	// until it is ready, or a person should look at it.
+	// Hook is the one OpenKruise waits for; empty if OpenKruise waits for nothing: the registry is behind, the pod is out of rotation
+	// until it is ready, or a person should check it.
 	Hook   string `json:"hook,omitempty"`
 	Reason string `json:"reason"`
-	// Message says what is missing. It may be a registry's own words, or those of who wrote the pod.
+	// Message is what is missing. It may be a registry's own words, or those of who wrote the pod.
 	Message string `json:"message,omitempty"`
-	// Since is when the pod came into its lifecycle state, or where no hook waits when it turned unready or the reason was first seen.
+	// Since is when the pod came into its lifecycle state, or, if no hook waits, when it turned unready or the reason was first seen.
 	Since time.Time `json:"since"`
-	// Warning: a person should look, and an Event says so. Without it the wait is part of any rollout.
+	// Warning: a person should look, and an Event reports it. Without it the wait is part of any rollout.
 	Warning bool `json:"warning"`
 }
 
@@ -70,7 +70,7 @@ func RegisterReady(r prometheus.Registerer, unready func() string) {
 	})
 }
 
-// RegisterCertificate registers when the eviction webhook's certificate ends, zero where there is none.
+// RegisterCertificate registers when the eviction webhook's certificate ends, zero without one.
 func RegisterCertificate(r prometheus.Registerer, notAfter func() time.Time) {
 	promauto.With(r).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "rollcall_evictions_certificate_expiration_timestamp_seconds",

@@ -27,7 +27,7 @@ type Facts struct {
 	// Input is the pod as it was read.
 	Input lifecycle.Input
 
-	// Targets are the pod's instances in its registries, the Sources. A Problem with their description only keeps it out of service.
+	// Targets are the pod's instances in its registries, the Sources. A Problem with their description only keeps it out of rotation.
 	Targets []tracker.Target
 	Sources []lifecycle.Source
 	Problem waiting.Blocker
@@ -35,7 +35,7 @@ type Facts struct {
 	AddressUnknown bool
 	// Unsteered: its application may have registered the pod under a name that it may not use.
 	Unsteered bool
-	// Warning is for a person to look at, and blocks nothing.
+	// Warning is for a person to check, and blocks nothing.
 	Warning waiting.Blocker
 	// Keeps are services that the pod may use only because it is registered under them.
 	Keeps map[string]bool
@@ -125,7 +125,7 @@ func (f *Facts) targetsIn(
 				at.Address = f.Input.Pod.Status.PodIP
 			}
 			t := entries.Target(entries.LastFound(at))
-			if !s.ByApp() { // whose entry says what it says
+			if !s.ByApp() { // whose entry is as its application wrote it
 				t.Instance.Registry, t.Instance.Zone = s.Registry, a.Zone
 				t.Instance.Weight, f.Grows = a.Warmed(since, now)
 				t.Instance.Tags, t.Instance.Metadata = a.Tags, a.Metadata
@@ -156,7 +156,7 @@ func (f *Facts) GivenBy(row plan.Row) []tracker.Foreign {
 	return slices.DeleteFunc(found, func(one tracker.Foreign) bool { return toApp && one.Tagged == "" })
 }
 
-// MayBeOut reports whether clients may lack the pod somewhere, whatever its record says: a failed call may have taken it out.
+// MayBeOut reports whether clients may lack the pod somewhere, whatever its record shows: a failed call may have taken it out.
 func (f *Facts) MayBeOut() bool {
 	known := f.Tracked.Known()
 	return slices.ContainsFunc(f.Targets, func(t tracker.Target) bool { return !known.Of(t.Key()).Serves() })

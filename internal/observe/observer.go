@@ -40,7 +40,7 @@ type Observer struct {
 	Clock    clock.PassiveClock
 }
 
-// Look is the outcome of looking at a pod.
+// Look is the outcome of observing a pod.
 type Look struct {
 	// Facts are nil if there is nothing to decide.
 	Facts *Facts
@@ -365,7 +365,7 @@ func tooMany(pod *lifecycle.Pod) error {
 	return errors.New(pod.TooMany)
 }
 
-// names says which service name the pod may not use. Under one that it is registered under it stays, with a Warning.
+// names reports which service name the pod may not use. Under one that it is registered under it stays, with a Warning.
 func (o *Observer) names(f *Facts) waiting.Blocker {
 	for _, t := range f.Targets {
 		refusal, registered := o.State.Claims.Ask(f.Use(t.Key(), o.Clock.Now()))

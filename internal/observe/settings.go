@@ -21,9 +21,9 @@ type Settings struct {
 	// Cluster is in every mark, and never changes.
 	Cluster    string
 	Registries registryclient.Registries
-	// RegisteredByApp says, by registry, who writes entries unless the pod says it.
+	// RegisteredByApp is, by registry, who writes entries unless the pod's annotation differs.
 	RegisteredByApp map[string]bool
-	// Weightless registries are those where no weight can grow.
+	// Weightless registries are those that know no weights.
 	Weightless map[string]bool
 	// ReaderLags are, by registry, how late its clients know.
 	ReaderLags map[string]time.Duration

@@ -10,7 +10,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/waiting"
 )
 
-// What a person should look at, and blocks nothing: the first that is found, in the order of [Observer.Look].
+// What a person should check, and blocks nothing: the first that is found, in the order of [Observer.Look].
 
 // warnOfNames: an annotation has no effect, or clients drop the pod for what it lacks.
 func (f *Facts) warnOfNames(node *lifecycle.Node) {

@@ -20,7 +20,7 @@ func (f Facts) AddressesOf(in lifecycle.Key) []string {
 }
 
 // passedOn reports whether there is nothing left to take out: another pod's application has the endpoint, or the application that
-// would have to be called has ended. Nothing else may answer in its stead, at an address that the pod does not have, or has no more.
+// would be called has ended. Nothing else may answer in its stead, at an address that the pod does not have, or has no more.
 func (f Facts) passedOn(in lifecycle.Key, want lifecycle.Want) bool {
 	if !in.ByApp() || want == lifecycle.InService || !f.Configuration.CallsPods(in.Registry) {
 		return f.PassedOn[in]
@@ -77,7 +77,7 @@ func (f Facts) leftToApp(in lifecycle.Key, want lifecycle.Want) bool {
 	return want != lifecycle.InService && f.IsTarget(in.By(lifecycle.Application))
 }
 
-// mustBeSeen reports whether the registry has to be asked for an application's entry before it counts as out. A pod that never was ready is
+// mustBeSeen reports whether the registry must be asked for an application's entry before it counts as out. A pod that never was ready is
 // left to its application unless it goes. If the pod has several addresses, the entry can be at each: it is looked for while none was
 // found, and again once it has gone.
 func (f Facts) mustBeSeen(in lifecycle.Key, want lifecycle.Want) bool {

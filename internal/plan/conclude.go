@@ -18,7 +18,7 @@ type Outcome struct {
 	Rows     Plan
 	// Certain reports whether the registry has acknowledged what a row wants, and nothing pending can undo it.
 	Certain func(Row) bool
-	// Held is what OpenKruise waits for. Joining is that of it for which the pod is not in service.
+	// Held is what OpenKruise waits for. Joining is that of it for which the pod is not in rotation.
 	Held    []waiting.Blocker
 	Joining waiting.Blocker
 	Drain   Drain
@@ -79,7 +79,7 @@ func Conclude(o Outcome) Write {
 	return w
 }
 
-// recordIn records a pod once it is in service, or only has to warm up. If one registry keeps failing, those that have acknowledged are
+// recordIn records a pod once it is in rotation, or only has to warm up. If one registry keeps failing, those that have acknowledged are
 // recorded: the next leader must not wait for a registry that was never asked.
 func (o Outcome) recordIn() *lifecycle.Record {
 	warms := func(b waiting.Blocker) bool { return b.Reason == reason.WarmingUp }

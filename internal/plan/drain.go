@@ -6,18 +6,18 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/drain"
 )
 
-// Drain is how long a pod has been out of rotation, and has to be. For example, with drain 30s a pod that was out at 10:00:00 goes at
+// Drain is how long a pod has been out of rotation, and must be. For example, with drain 30s a pod that was out at 10:00:00 goes at
 // 10:00:30.
 type Drain struct {
 	drain.Policy
 
 	// Last is what the pod last answered, if it is asked.
 	Last drain.Answer
-	// Out is when the last entry was taken out; zero if none was in service.
+	// Out is when the last entry was taken out; zero if none was in rotation.
 	Out time.Time
 	// counts is since when Out counts here, which is later if another manager's clock may have been behind.
 	counts time.Time
-	// recorded is since when what the record says counts, whatever this process knows.
+	// recorded is since when what the record shows counts, whatever this process knows.
 	recorded time.Time
 }
 
@@ -48,7 +48,7 @@ func later(a, b time.Time) time.Time {
 // begun reports whether there is something to record.
 func (d Drain) begun() bool { return d.Max > 0 && !d.Out.IsZero() }
 
-// since reports whether a record of an earlier time is too old: the pod may have been in service since.
+// since reports whether a record of an earlier time is too old: the pod may have been in rotation since.
 func (d Drain) since(recorded *time.Time) bool { return recorded == nil || d.Out.After(*recorded) }
 
 // state is how far it is, for the entries that this process knows.

@@ -16,7 +16,7 @@ type Facts struct {
 	Record lifecycle.Record
 	// Gone: only entries are left of the pod.
 	Gone bool
-	// Owner is the mark in the pod's entries.
+	// Owner is the ownership tag of the pod's entries.
 	Owner registry.Instance
 	// Targets are where the pod belongs. Undescribed: there may be more.
 	Targets     []tracker.Target
@@ -77,7 +77,7 @@ func (f Facts) named(in lifecycle.Key) lifecycle.Key {
 }
 
 // Instances are known to this process or in the record, sorted: of the entries that only the record shows, the first [MaxHeard]. Tenants
-// can write records, and applications' entries carry no mark, so there the record counts only for the pod's own addresses.
+// can write records, and applications' entries carry no ownership tag, so there the record counts only for the pod's own addresses.
 func (f Facts) Instances() []lifecycle.Key {
 	if f.all != nil {
 		return slices.Clone(f.all)
@@ -174,8 +174,8 @@ func (f Facts) WasInService(in lifecycle.Key) bool {
 	return f.Known.Of(in).WasInService() || f.Record.WasInService() && f.isRecorded(in)
 }
 
-// neverThere reports whether it can't have been in service: the pod came while this process watched, without a call or record. To release a
-// hook, or with a record, a list must also have shown that no earlier leader registered it, since the first watch may lag. No list shows
+// neverThere reports whether it can't have been in rotation: the pod came while this process watched, without a call or record. To release
+// a hook, or with a record, a list must also have shown that no earlier leader registered it, since the first watch may lag. No list shows
 // what applications register.
 func (f Facts) neverThere(in lifecycle.Key, want lifecycle.Want) bool {
 	if want == lifecycle.InService || !f.Known.Born() || isAmong(f.Instances(), in) {
@@ -185,8 +185,8 @@ func (f Facts) neverThere(in lifecycle.Key, want lifecycle.Want) bool {
 	return needsNoList || !in.ByApp() && f.Known.Shown(in)
 }
 
-// outSince is when the record says that it was taken out; nil if someone may have put it back since: an application, or a manager if the
-// pod may have been in service since.
+// outSince is when the pod was taken out, by the record; nil if someone may have put it back since: an application, or a manager if the
+// pod may have been in rotation since.
 func (f Facts) outSince(in lifecycle.Key, want lifecycle.Want) *time.Time {
 	says := f.Record.Want == want && f.isRecorded(in)
 	if in.ByApp() || !f.Record.Fresh(f.Pod) || !says || !lifecycle.MustStayOut(f.Pod) {
@@ -195,7 +195,7 @@ func (f Facts) outSince(in lifecycle.Key, want lifecycle.Want) *time.Time {
 	return f.Record.OutSince
 }
 
-// Arrived reports whether the pod is known to be in service wherever it belongs.
+// Arrived reports whether the pod is known to be in rotation wherever it belongs.
 func (f Facts) Arrived() bool {
 	return !f.Undescribed && !slices.ContainsFunc(f.Targets, func(t tracker.Target) bool {
 		return !f.Known.Of(t.Key()).Says(lifecycle.InService, t.Instance)

@@ -1,4 +1,4 @@
-// Package plan says which entries of a pod have to change, and in which order. It is pure. What an entry must become follows from its
+// Package plan decides which entries of a pod have to change, and in which order. It is pure. What an entry must become follows from its
 // [Place], and what shows that it is out is its [Proof]; the table is in docs/architecture.md.
 //
 // For example, a pod that moves from Consul to Nacos is registered in Nacos first, and one that ends leaves both.
@@ -26,7 +26,7 @@ type Row struct {
 	Proof Proof
 	// LeftToApp: clients may be given an application's entry at the endpoint.
 	LeftToApp bool
-	// OutSince is by another manager's record; nil if it does not say so.
+	// OutSince is by another manager's record; nil if that does not show it.
 	OutSince *time.Time
 }
 
@@ -48,8 +48,8 @@ func (r Row) Asked() registry.Change {
 
 // Confirms reports whether the state is what is wanted:
 //
-//	InService      in service
-//	OutOfService   out of service, or absent: some registries know no such state
+//	InService      in rotation
+//	OutOfService   out of rotation, or absent: some registries know no such state
 //	Absent         absent; an application's entry, which is never removed, may be out; left to an application, it may be foreign
 func (r Row) Confirms(state registry.State) bool {
 	switch r.Want {
@@ -68,7 +68,7 @@ func (r Row) ByApp() bool { return r.Key().ByApp() }
 // Plan is a pod's rows, in the order of the package's table.
 type Plan struct {
 	Former, Present, Departing []Row
-	// Spared have no row while the pod is in service, since they may be entries where it belongs. They are taken out with it.
+	// Spared have no row while the pod is in rotation, since they may be entries where it belongs. They are taken out with it.
 	Spared []lifecycle.Key
 	// Unheard are entries that only the record shows, beyond [MaxHeard].
 	Unheard []lifecycle.Key
@@ -83,7 +83,7 @@ func (p Plan) Without(out func(Row) bool) Plan {
 // All are the rows in order.
 func (p Plan) All() []Row { return slices.Concat(p.Former, p.Present, p.Departing) }
 
-// Of returns the plan. A pod that stays as it is leaves only former addresses, and, once in service where it belongs, what it departs from.
+// Of returns the plan. A pod that stays as it is leaves only former addresses, and once in rotation where it belongs, what it departs from.
 func Of(f Facts, d lifecycle.Decision) Plan {
 	var p Plan
 	want := d.Want
@@ -117,7 +117,7 @@ func (f Facts) departs(in lifecycle.Key, place Place, want lifecycle.Want) Row {
 	return r
 }
 
-// Present are where the pod belongs. What takes it out names no registry, so it holds under a former name too.
+// Present are where the pod belongs. What takes it out has no registry, so it holds under a former name too.
 func (f Facts) Present(want lifecycle.Want) []Row {
 	rows := make([]Row, 0, len(f.Targets))
 	for _, t := range f.Targets {

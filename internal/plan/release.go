@@ -29,7 +29,7 @@ const (
 //
 //	skip annotation               immediately
 //	proceedAfter has passed       unless a drain still runs, or a registry was never asked
-//	proceedAfter is yet to pass   nothing; b says to look again then
+//	proceedAfter is yet to pass   nothing; b is when to check again
 func (o Outcome) release(b *waiting.Blocker) (lifecycle.Edit, Released) {
 	d, drained := o.Decision, o.drained()
 	if o.skips() {

@@ -17,7 +17,7 @@ type Stage struct {
 	// Probes returns the rows of which clients must be given the pod first.
 	Probes func(Now) []Row
 	Rows   []Row
-	// Joins: while its rows are not at rest, the pod is not in service.
+	// Joins: while its rows are not at rest, the pod is not in rotation.
 	Joins bool
 	// Writes: what follows so far is written then, and not only at the end.
 	Writes bool
@@ -124,7 +124,7 @@ func unsteered(now Now) waiting.Blocker {
 	return now.Facts.Unsteered
 }
 
-// unlisted holds a pod of which neither this process nor a record knows where it was in service, until each registry was listed, or the
+// unlisted holds a pod of which neither this process nor a record knows where it was in rotation, until each registry was listed, or the
 // pod's place in it. Its annotations may have changed since the last leader registered it.
 func unlisted(now Now) waiting.Blocker {
 	f := now.Facts

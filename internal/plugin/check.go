@@ -167,7 +167,7 @@ func (c *checker) checkConfiguration(ctx context.Context) {
 	}
 }
 
-// checkRegistries runs the manager's own check in the leader's pod. Where that can't be, it shows what the leader knows.
+// checkRegistries runs the manager's own check in the leader's pod. If that is not possible, it shows what the leader knows.
 func (c *checker) checkRegistries(ctx context.Context) {
 	const about = "registries"
 	lease, err := c.renewed(ctx)

@@ -245,7 +245,7 @@ func (c *checker) checkWebhook(ctx context.Context) {
 	c.add(OK, about, "", "its CA is valid")
 }
 
-// wrongAuthority says what is wrong with a webhook's CA bundle, of which one certificate has to be valid.
+// wrongAuthority reports what is wrong with a webhook's CA bundle, of which one certificate must be valid.
 func wrongAuthority(bundle []byte, now time.Time) string {
 	last := time.Time{}
 	for block, rest := encoding.Decode(bundle); block != nil; block, rest = encoding.Decode(rest) {

@@ -52,7 +52,7 @@ type cluster struct {
 	forward func(ctx context.Context, pod *corev1.Pod, port string) (local string, err error)
 	// namespace is that of the flags or of the kubeconfig's context.
 	namespace string
-	// where names the cluster to a person.
+	// where describes the cluster to a person.
 	where string
 	// silent are the managers that have not answered in time, by who holds the Lease, and why.
 	silent map[string]error
@@ -139,7 +139,7 @@ func (o *options) tolerant() config.Limits {
 	}
 }
 
-// warnOnce says the same once, however often a watch looks.
+// warnOnce warns of the same once, however often a watch looks.
 func (o *options) warnOnce(format string, arguments ...any) {
 	text := printable(fmt.Sprintf(format, arguments...))
 	if slices.Contains(o.warned, text) {
@@ -171,7 +171,7 @@ func (c *cluster) watched(ctx context.Context, of *config.Config) func(namespace
 	}
 }
 
-// notWatched says what to do about a namespace that the manager of this configuration does not watch.
+// notWatched explains what to do about a namespace that the manager of this configuration does not watch.
 func notWatched(c *config.Config, namespace string) error {
 	remedy := "add it and restart the managers"
 	if c.Namespaces.Selector != nil {
@@ -201,7 +201,7 @@ func (c *cluster) managed(ctx context.Context, w *world, opts ...client.ListOpti
 	return managed, nil
 }
 
-// world reads what there is beside the pods. An empty namespace means all.
+// world reads what there is in addition to the pods. An empty namespace means all.
 func (c *cluster) world(ctx context.Context, namespace string) (*world, error) {
 	parsed, err := c.config(ctx, c.tolerant())
 	if err != nil {
@@ -231,8 +231,8 @@ func (c *cluster) world(ctx context.Context, namespace string) (*world, error) {
 	return w, w.readEvents(ctx, c, namespace)
 }
 
-// refusal says that the manager goes on with the configuration before, by its last word on the ConfigMap. It is empty where that is in
-// force, or where it is not known: where none is known to lead, or without the right to list Events. A manager that has come to lead
+// refusal reports that the manager keeps the configuration before, by its last Event on the ConfigMap. It is empty if that is in
+// force, or if it is not known: if none is known to lead, or without the right to list Events. A manager that has come to lead
 // since has told by itself.
 func (c *cluster) refusal(ctx context.Context, lease *coordinationv1.Lease, unled error) (string, error) {
 	if unled != nil || lease.Spec.AcquireTime == nil {
@@ -271,7 +271,7 @@ func (c *cluster) aboutConfig(e eventsv1.Event) bool {
 	return e.ReportingController == reporter && of.Kind == "ConfigMap" && of.Namespace == c.installation && of.Name == configMapName
 }
 
-// permitted lists what a person may list, and says of the rest that it is forbidden.
+// permitted lists what a person may list, and reports that the rest is forbidden.
 type permitted struct {
 	client.Client
 
@@ -406,7 +406,7 @@ func pointer(field, key string) string {
 	return "/metadata/" + field + "/" + strings.ReplaceAll(key, "/", "~1")
 }
 
-// reading says what could not be read, and what right is missing.
+// reading reports what could not be read, and what right is missing.
 func reading(what string, err error) error { return asking(fmt.Errorf("reading %s: %w", what, err)) }
 
 // asking gives what the API server refuses its exit status.

@@ -65,7 +65,7 @@ func (o *options) enrollCommand() *cobra.Command {
 	return c
 }
 
-// check refuses flags that exclude each other. A dry run without a choice looks at the whole namespace.
+// check refuses flags that exclude each other. A dry run without a choice reads the whole namespace.
 func (e *enrolling) check(dry bool) error {
 	switch named := len(e.names) > 0; {
 	case !dry && (e.acrossAll || e.file != ""):
@@ -78,7 +78,7 @@ func (e *enrolling) check(dry bool) error {
 	return nil
 }
 
-// undecided reports whether nothing says which CloneSets are meant.
+// undecided reports whether no argument chooses CloneSets.
 func (e *enrolling) undecided() bool { return !e.chosen && !e.label && len(e.names) == 0 }
 
 func (c *cluster) enroll(ctx context.Context, of enrolling) error {
@@ -98,7 +98,7 @@ func (c *cluster) enroll(ctx context.Context, of enrolling) error {
 	return c.give(ctx, sets)
 }
 
-// cloneSets reads those with the names, or where there are none those that match the selector.
+// cloneSets reads those with the names, or without names those that match the selector.
 func (c *cluster) cloneSets(ctx context.Context, names []string, selector string) ([]kruisev1alpha1.CloneSet, error) {
 	matching, err := parseSelector(selector)
 	if err != nil {
@@ -182,10 +182,10 @@ func (c *cluster) give(ctx context.Context, sets []kruisev1alpha1.CloneSet) erro
 	return c.warnOfUnseen(ctx, sets, parsed)
 }
 
-// looks is how many times, a second apart, pods are looked at whose CloneSets have just got their hooks: a manager takes a moment.
+// looks is how many times, a second apart, pods are read whose CloneSets have just got their hooks: a manager takes a moment.
 const looks = 15
 
-// warnOfUnseen says which ready pods of the CloneSets will keep OpenKruise waiting, since the entries that their applications write are
+// warnOfUnseen reports which ready pods of the CloneSets will keep OpenKruise waiting, since the entries that their applications write are
 // not found.
 func (c *cluster) warnOfUnseen(ctx context.Context, sets []kruisev1alpha1.CloneSet, parsed *config.Config) error {
 	for tries := 1; ; tries++ {
@@ -211,7 +211,7 @@ func (c *cluster) warnOfUnseen(ctx context.Context, sets []kruisev1alpha1.CloneS
 func (c *cluster) unseen(ctx context.Context, sets []kruisev1alpha1.CloneSet, parsed *config.Config) (names []string, err error) {
 	var pods corev1.PodList
 	if err := c.List(ctx, &pods, client.InNamespace(sets[0].Namespace)); apierrors.IsForbidden(err) {
-		return nil, nil // a person who may not list pods looks at the CloneSet's Events
+		return nil, nil // a person who may not list pods reads the CloneSet's Events
 	} else if err != nil {
 		return nil, reading("pods", err)
 	}
@@ -308,7 +308,7 @@ func (c *cluster) labelsAfter(ctx context.Context, ofInput func(string) labels.S
 	}
 }
 
-// labelsOf returns those of a namespace where there is a policy of names, which alone looks at them.
+// labelsOf returns those of a namespace if there is a policy of names, which alone needs them.
 func (c *cluster) labelsOf(ctx context.Context, name string, policy service.Policy) (labels.Set, error) {
 	if policy == nil {
 		return nil, nil

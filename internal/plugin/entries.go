@@ -100,7 +100,7 @@ func (c *cluster) held(ctx context.Context, lease *coordinationv1.Lease, digest 
 	return nil, fmt.Errorf("manager %s %w: %s makes it check again", name, errOthersHeld, c.again("resync"))
 }
 
-// proxyError says why a manager did not answer.
+// proxyError explains why a manager did not answer.
 func (c *cluster) proxyError(err error, name string) error {
 	switch {
 	case err == nil:
@@ -118,7 +118,7 @@ func noPage(name string) error {
 	return fmt.Errorf("the manager %s runs with statusPage: false, or is older than this plugin", name)
 }
 
-// lacks says which role has a right to what is the managers'.
+// lacks reports which role has a right to what is the managers'.
 func (c *cluster) lacks(resource string) error {
 	return &exitError{exitForbidden, fmt.Errorf("you lack the right to get %s in namespace %s: the Role rollcall-status-reader of "+
 		"config/components/plugin-roles, pluginRoles.enabled in the chart, has it", resource, c.installation)}
@@ -135,7 +135,7 @@ func portOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// registryOf says in a word what the registries say of a pod.
+// registryOf shows in a word what the registries have of a pod.
 func registryOf(all []entries.Entry) string {
 	var words []string
 	for _, e := range all {
@@ -177,7 +177,7 @@ func wordsOf(s entries.State) string {
 	}[s], fmt.Sprintf("in a state that this version of the plugin does not know, %q", s))
 }
 
-// registrySentences say what each registry says of the pod, or why that is not known. They leave out what [byNow] has said.
+// registrySentences explain what each registry has of the pod, or why that is not known. They leave out what is in [byNow]'s.
 func registrySentences(p Pod, unknown error) []string {
 	if unknown != nil {
 		return []string{fmt.Sprintf("The registries' entries are not shown, and the reason is only what the pod shows: %s.", unknown)}

@@ -18,7 +18,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/statuspage/entries"
 )
 
-// explain says in sentences why a pod is in rotation or not, what has to happen next, whose each handler is, and what a
+// explain tells in sentences why a pod is in rotation or not, what has to happen next, whose each handler is, and what a
 // person can do.
 func (o *options) explain(p Pod, unknown error) {
 	on := terminalOf(o.Out)
@@ -148,7 +148,7 @@ func unhookedSentence(p Pod) string {
 	}
 }
 
-// stuck reports whether the pod goes on only after a person has acted, whatever the registry acknowledges.
+// stuck reports whether the pod continues only after a person has acted, whatever the registry acknowledges.
 func (p Pod) stuck() bool {
 	switch p.Reason {
 	case reason.InvalidPod, reason.ServiceNotAllowed:
@@ -167,7 +167,7 @@ func (p Pod) stuck() bool {
 // settled reports whether nothing is left to be done.
 func (p Pod) settled() bool { return p.Hook == "" && p.facts.decision.Then.Empty() && !p.joins() }
 
-// nextSentence says what Rollcall does next, as the decision table has it.
+// nextSentence is what Rollcall does next, as the decision table has it.
 func nextSentence(p Pod) string {
 	d := p.facts.decision
 	if p.stuck() || p.settled() {
@@ -215,7 +215,7 @@ func firstStep(p Pod) string {
 	}[d.Want]
 }
 
-// edits says what Rollcall writes.
+// edits shows what Rollcall writes.
 func edits(e lifecycle.Edit) string {
 	var all []string
 	if set := handlers(e.Set); set != "" {
@@ -227,7 +227,7 @@ func edits(e lifecycle.Edit) string {
 	return strings.Join(all, " and ")
 }
 
-// skipSentence says what becomes of the annotation by which a person lets the pod go.
+// skipSentence shows what becomes of the annotation by which a person skips the pod's wait.
 func skipSentence(p Pod) string {
 	text, found := p.facts.pod.Annotations[lifecycle.AnnotationSkip]
 	if !found || p.Reason == reason.NotWatched {
@@ -254,7 +254,7 @@ func handlers(list []lifecycle.Handler) string {
 	return strings.Join(all, ", ")
 }
 
-// foreignOwner says to what a pod belongs where that is no workload that Rollcall drives.
+// foreignOwner shows to what a pod belongs if Rollcall does not drive that.
 func foreignOwner(pod *lifecycle.Pod) string {
 	owner := metav1.GetControllerOf(pod)
 	switch {
@@ -268,7 +268,7 @@ func foreignOwner(pod *lifecycle.Pod) string {
 	return fmt.Sprintf("belongs to a %s (%s), which Rollcall does not drive", owner.Kind, owner.APIVersion)
 }
 
-// handlerLines says of each handler of the workload whose it is and whether the pod has it.
+// handlerLines shows of each handler of the workload whose it is and whether the pod has it.
 func handlerLines(p Pod) []string {
 	if p.facts.workload == nil {
 		if foreign := foreignOwner(p.facts.pod); foreign != "" {

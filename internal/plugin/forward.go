@@ -98,7 +98,7 @@ func tokenOnly(of *rest.Config) *rest.Config {
 	return own
 }
 
-// refused says why a manager did not answer a person who is known.
+// refused explains why a manager did not answer a person who is known.
 func (c *cluster) refused(code int, name, text string) error {
 	switch code {
 	case http.StatusOK:

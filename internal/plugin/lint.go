@@ -158,7 +158,7 @@ func (l *linted) of(namespace string) *config.Config {
 	return l.parsed[len(l.parsed)-1]
 }
 
-// notWatched says what to do about a namespace that no configuration watches. Those of a file are of no installation that is known.
+// notWatched explains what to do about a namespace that no configuration watches. Those of a file are of no installation that is known.
 func (l *linted) notWatched(namespace string) error {
 	c := l.of(namespace)
 	if namespace == "" || c.MayWatch(namespace) {
@@ -274,7 +274,7 @@ func versionOf(object client.Object) string {
 	return kruisev1alpha1.GroupVersion.String()
 }
 
-// String says what was checked, for a file without a workload too.
+// String shows what was checked, for a file without a workload too.
 func (l *linted) String() string {
 	checked := counted(len(l.workloads), "workload")
 	if n := len(l.configs); n > 0 {
@@ -333,7 +333,7 @@ func about(object string, messages []string) (findings []Finding) {
 	return findings
 }
 
-// withoutHooks says what becomes of a workload that may get hooks later, or be none of Rollcall's business, and what will be wrong then if
+// withoutHooks shows what becomes of a workload that may get hooks later, or be none of Rollcall's business, and what will be wrong then if
 // it is meant to get them.
 func (l *linted) withoutHooks(w *clusterstate.Workload, c *config.Config, of labels.Set) (wrong []string, note string) {
 	set, is := w.Object.(*kruisev1alpha1.CloneSet)

@@ -17,7 +17,7 @@ type form struct {
 	allowed []string
 }
 
-// outputFlag adds --output to a command, with the forms for scripts behind those that it has beside them.
+// outputFlag adds --output to a command, with the forms for scripts behind those that it has anyway.
 func outputFlag(c *cobra.Command, others ...string) *form {
 	f := &form{allowed: append(others, "json", "yaml")}
 	c.Flags().VarP(f, "output", "o", "Output format: "+f.forms()+".")

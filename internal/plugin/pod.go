@@ -18,7 +18,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/reason"
 )
 
-// freePage says how a person does a manager's work.
+// freePage shows how a person does a manager's work.
 const freePage = "docs/free-a-pod.md"
 
 func (o *options) explainCommand() *cobra.Command {
@@ -149,7 +149,7 @@ func (c *cluster) skip(ctx context.Context, name string, yes bool) error {
 	return nil
 }
 
-// cannotSkip returns why the manager would not follow the annotation, as it says itself.
+// cannotSkip returns why the manager would not follow the annotation, in its own words.
 func (c *cluster) cannotSkip(p Pod) error {
 	if d := p.facts.decision; !d.Releases || d.Skip().Empty() {
 		return fmt.Errorf("%s/%s waits at no hook that can be skipped: %s shows what it waits for",
@@ -177,7 +177,7 @@ func skipWith(p Pod) string {
 	return strings.Join(words, ",")
 }
 
-// pod reads one that Rollcall manages, and what there is beside it.
+// pod reads one that Rollcall manages, and what there is around it.
 func (c *cluster) pod(ctx context.Context, name string) (Pod, *world, error) {
 	var whole corev1.Pod
 	if err := c.one(ctx, "pod", name, &whole); err != nil {

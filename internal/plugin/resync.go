@@ -98,7 +98,7 @@ func (c *cluster) renewedAfter(ctx context.Context, first *coordinationv1.Lease)
 	if first.Spec.RenewTime.Equal(c.ended) {
 		return first, c.noLeader()
 	}
-	read := false // a Lease that can't be read says nothing
+	read := false // a Lease that can't be read shows nothing
 	within := time.Duration(*first.Spec.LeaseDurationSeconds) * time.Second / 3
 	late := wait.PollUntilContextTimeout(ctx, time.Second, within, false, func(ctx context.Context) (bool, error) {
 		lease, err = c.lease(ctx)
@@ -116,7 +116,7 @@ func (c *cluster) renewedAfter(ctx context.Context, first *coordinationv1.Lease)
 }
 
 // led takes what [cluster.renewed] returned, and sees the Lease renewed once more: if the local clock is behind, one that has ended looks
-// held. It refuses where no manager leads, and warns where the Lease is not found or can't be read: then it is not known.
+// held. It refuses if no manager leads, and warns if the Lease is not found or can't be read: then it is not known.
 func (c *cluster) led(ctx context.Context, lease *coordinationv1.Lease, unled error) (known bool, err error) {
 	if unled == nil {
 		_, unled = c.renewedAfter(ctx, lease)
@@ -128,7 +128,7 @@ func (c *cluster) led(ctx context.Context, lease *coordinationv1.Lease, unled er
 	return false, nil
 }
 
-// readLease has the view say that no manager leads, or since when one does. A view goes without where the Lease is not found, as in a
+// readLease notes in the view that no manager leads, or since when one does. A view goes without if the Lease is not found, as in a
 // dry run, or can't be read.
 func (w *world) readLease(c *cluster) {
 	switch {
@@ -143,7 +143,7 @@ func (w *world) readLease(c *cluster) {
 	}
 }
 
-// leaderlessIn says that no manager leads to a person who looks at a namespace, unless another Lease counts there.
+// leaderlessIn reports that no manager leads to a person who asks about a namespace, unless another Lease counts there.
 func (w *world) leaderlessIn(namespace string) string {
 	if namespace != "" && !w.watches(namespace) {
 		return ""
@@ -152,7 +152,7 @@ func (w *world) leaderlessIn(namespace string) string {
 }
 
 // blocked returns the manager's Events about removals that are held back, the latest first. There is one for each set of entries, and an
-// older one of the same registry names a set that has changed since.
+// older one of the same registry has a set that has changed since.
 func (c *cluster) blocked(ctx context.Context) ([]eventsv1.Event, error) {
 	events, err := c.reported(ctx, c.installation)
 	if err != nil {
@@ -179,7 +179,7 @@ func (c *cluster) lastBlocked(ctx context.Context, lease *coordinationv1.Lease) 
 	return events[i], nil
 }
 
-// approve lets the manager remove what its last Event says that it holds back.
+// approve lets the manager remove what it holds back by its last Event.
 func (c *cluster) approve(ctx context.Context, lease *coordinationv1.Lease, yes bool) error {
 	last, err := c.lastBlocked(ctx, lease)
 	if err != nil {
@@ -240,7 +240,7 @@ func (c *cluster) order(ctx context.Context, lease *coordinationv1.Lease, word s
 	})
 }
 
-// removes says what an approval lets Rollcall remove, and how much of that a person has before their eyes.
+// removes shows what an approval lets Rollcall remove, and how much of that a person has before their eyes.
 func removes(note string, held *orders.Held) string {
 	count, _, _ := strings.Cut(note, " ")
 	if held.Total > 0 {

@@ -142,7 +142,7 @@ type rollout struct {
 	pods     []Pod
 	// in is how many pods are in rotation.
 	in int
-	// leaderless says that no manager leads, where that is so, and unknown why it is not known what the manager knows.
+	// leaderless shows that no manager leads, if that is so, and unknown why it is not known what the manager knows.
 	leaderless string
 	unknown    error
 }
@@ -228,7 +228,7 @@ func (r *rollout) left() string {
 	}
 }
 
-// held says what in the CloneSet keeps pods at their revision.
+// held shows what in the CloneSet keeps pods at their revision.
 func held(s kruisev1alpha1.CloneSetUpdateStrategy) (text string) {
 	if s.Paused {
 		text = ", paused"

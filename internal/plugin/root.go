@@ -1,5 +1,5 @@
 // Package plugin is the kubectl plugin. view.go and explain.go are pure: they say of a pod what the manager's own rules say
-// of it, from what stands in the API server. cluster.go reads that; a file for each command prints it.
+// of it, from what the API server has. cluster.go reads that; a file for each command prints it.
 package plugin
 
 import (
@@ -61,7 +61,7 @@ type options struct {
 	drivers      map[string]registry.Constructor
 	now          func() time.Time
 	dry          bool     // write nothing
-	warned       []string // what [options.warnOnce] has said
+	warned       []string // what [options.warnOnce] has reported
 	given        string   // the flags of the command line that [options.again] repeats
 	kubectl      string   // those of them that kubectl has too
 	kubectlFlags []string // the same, each as one argument
@@ -170,7 +170,7 @@ func (o *options) again(format string, arguments ...any) string {
 
 var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
 
-// shell quotes a word for a shell where that has to be.
+// shell quotes a word for a shell if it needs that.
 func shell(word string) string {
 	if plainWord.MatchString(word) {
 		return word

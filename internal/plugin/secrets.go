@@ -25,7 +25,7 @@ const (
 var (
 	sensitive = regexp.MustCompile(`(?i)` + words)
 	named     = regexp.MustCompile(`(?i)([\w.-]*` + words + `[\w.-]*` + assigned + `)(` + value + `)`)
-	// header is one whose value goes on over spaces.
+	// header is one whose value continues after spaces.
 	header = regexp.MustCompile(`(?i)((?:authorization|cookie)` + assigned + `\\*["']?)[^\r\n"'\\\]]+`)
 	scheme = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}`)
 	// userinfo is that of a URL.

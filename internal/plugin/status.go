@@ -60,7 +60,7 @@ func (o *options) statusCommand() *cobra.Command {
 // status is what the command shows.
 type status struct {
 	pods []Pod
-	// unknown says why it is not known what the manager knows, and leaderless that no manager leads.
+	// unknown explains why it is not known what the manager knows, and leaderless that no manager leads.
 	unknown    error
 	leaderless string
 	// namespace and selector are what the person asked for, empty for all.
@@ -155,7 +155,7 @@ func noEntries(notes io.Writer, unknown error) {
 	}
 }
 
-// statusTable has a row for each pod, with what the registries say where that is known.
+// statusTable has a row for each pod, with what the registries have if that is known.
 func statusTable(pods []Pod, known, wide, all bool) table {
 	t := table{spare: []string{"READY", "IN STATE", "ROTATION", "WAITS AT"}, rows: make([]row, len(pods))}
 	for i, p := range pods {

@@ -133,7 +133,7 @@ func printable(text string) string {
 	}, text)
 }
 
-// table is printed with columns as wide as what stands in them.
+// table is printed with columns as wide as their widest text.
 type table struct {
 	head []string
 	rows []row
@@ -209,8 +209,8 @@ func (s *screen) draw(text []byte) {
 // refresh is how often a watch looks again.
 const refresh = time.Second
 
-// show draws a view once. A watch looks again until the view says that it is done, and has the notes in the view. Where it can't look
-// for a moment, it shows the last view and says why. It stops at the deadline of the context, with its error.
+// show draws a view once. A watch looks again until the view is done, and has the notes in the view. If it can't look
+// for a moment, it shows the last view and explains why. It stops at the deadline of the context, with its error.
 func (o *options) show(ctx context.Context, watch bool, view func(out, notes io.Writer, on terminal) (done bool, err error)) error {
 	if !watch {
 		_, err := view(o.Out, o.ErrOut, terminalOf(o.Out))

@@ -87,7 +87,7 @@ func tagOf(image string) string {
 
 var releasedVersion = regexp.MustCompile(`^v\d+\.\d+\.\d+`)
 
-// skew says that a manager has another version than the plugin, if both are releases: what is built from a checkout has no order.
+// skew reports that a manager has another version than the plugin, if both are releases: what is built from a checkout has no order.
 func skew(plugin string, managers []string) string {
 	if !releasedVersion.MatchString(plugin) {
 		return ""

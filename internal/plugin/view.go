@@ -23,10 +23,10 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/statuspage/entries"
 )
 
-// Rotation is what the record on a pod says of its place in the registry.
+// Rotation is what the record on a pod shows of its place in the registry.
 type Rotation string
 
-// What a record says. Without one nothing was acknowledged yet.
+// What a record shows. Without one nothing was acknowledged yet.
 const (
 	In      Rotation = "In"
 	Out     Rotation = "Out"
@@ -43,11 +43,11 @@ type Pod struct {
 	// Since is when the pod came into that state; nil where Kruise has not written it.
 	Since *metav1.Time `json:"since,omitempty"`
 	Ready bool         `json:"ready"`
-	// Rotation is the last acknowledgement that stands on the pod.
+	// Rotation is the last acknowledgement that the pod's record has.
 	Rotation Rotation `json:"rotation"`
-	// Hook is the one that Kruise waits at for Rollcall; empty where it waits for nothing.
+	// Hook is the one that Kruise waits at for Rollcall; empty if it waits for nothing.
 	Hook lifecycle.Hook `json:"hook,omitempty"`
-	// Reason and Message say why the pod waits, or what else a person should look at.
+	// Reason and Message explain why the pod waits, or what else a person should check.
 	Reason  reason.Reason `json:"reason,omitempty"`
 	Message string        `json:"message,omitempty"`
 	// Instances are those that the record names, as service at address in registry.
@@ -63,7 +63,7 @@ type facts struct {
 	pod      *lifecycle.Pod
 	input    lifecycle.Input
 	decision lifecycle.Decision
-	// workload is what the pod's workload says; nil where it is gone.
+	// workload is the pod's workload; nil if it is gone.
 	workload *lifecycle.Workload
 	// set is that workload if it is a CloneSet.
 	set *kruisev1alpha1.CloneSet
@@ -76,13 +76,13 @@ type facts struct {
 	drainLeft time.Duration
 	// warned: the manager has a Warning for the pod. waits: the pod itself shows that it waits.
 	warned, waits bool
-	// leaderless says that no manager leads, where that is so.
+	// leaderless shows that no manager leads, if that is so.
 	leaderless string
 }
 
 const terminating = "Terminating"
 
-// world is what a view is made from beside the pod.
+// world is what a view is made from in addition to the pod.
 type world struct {
 	config *config.Config
 	// watches reports whether the manager watches a namespace.
@@ -100,7 +100,7 @@ type world struct {
 	// lease is that of the manager that leads, and unled is why none is known to.
 	lease *coordinationv1.Lease
 	unled error
-	// leads is since when the manager leads that does, where that is known, and leaderless says that none does.
+	// leads is since when the manager leads that does, if that is known, and leaderless shows that none does.
 	leads      time.Time
 	leaderless string
 }
@@ -216,7 +216,7 @@ func (w *world) saidOf(p Pod) entries.Wait {
 	return entries.Wait{}
 }
 
-// lastWarning is what the manager's last Event about the pod's wait says, if that is a Warning, and of the hook at which the pod waits, if
+// lastWarning is what the manager's last Event about the pod's wait shows, if that is a Warning, and of the hook at which the pod waits, if
 // it does. A manager makes the Event Resolved only for its own Warnings: those of an earlier leader may have passed.
 func (w *world) lastWarning(p Pod) entries.Wait {
 	for _, e := range slices.Backward(w.events[p.facts.pod.UID]) {
@@ -232,7 +232,7 @@ func (w *world) lastWarning(p Pod) entries.Wait {
 	return entries.Wait{}
 }
 
-// reasonOn says why the pod waits by what can be seen on it.
+// reasonOn explains why the pod waits by what can be seen on it.
 func reasonOn(p Pod) (why reason.Reason, message string) {
 	switch {
 	case p.facts.input.Released(p.facts.decision):
@@ -293,7 +293,7 @@ func withoutHook(note string) string {
 	return note
 }
 
-// joins reports whether the pod is to be in rotation, and no acknowledgement of that stands on it.
+// joins reports whether the pod is to be in rotation, and has no acknowledgement of that.
 func (p Pod) joins() bool { return p.facts.decision.Row.Serves() && p.Rotation != In }
 
 // waits reports whether a rollout waits for something at the pod, or the pod is out of rotation.

@@ -1,4 +1,4 @@
-// Package preview says what Rollcall would do with CloneSets once they are enrolled. It reads the cluster once, decides by the rules of the
+// Package preview shows what Rollcall would do with CloneSets once enrolled. It reads the cluster once, decides by the rules of the
 // manager, asks the registries, and writes nothing.
 package preview
 
@@ -28,7 +28,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// Request is what to look at.
+// Request is what to check.
 type Request struct {
 	Config *config.Config
 	// Drivers are by name. A registry of any other is not asked.
@@ -56,7 +56,7 @@ type CloneSet struct {
 	Hooks []lifecycle.Named
 	// Refused is why it can't be enrolled, with what to do.
 	Refused []string
-	// Notes are for a person to look at, and hold nothing up.
+	// Notes are for a person to check, and hold nothing up.
 	Notes []string
 	// Pods are none if it is refused.
 	Pods []Pod
@@ -66,7 +66,7 @@ type CloneSet struct {
 type Pod struct {
 	Name  string
 	Ready bool
-	// Reason and Message are why the pod would wait, or what else a person should look at.
+	// Reason and Message are why the pod would wait, or what else a person should check.
 	Reason  reason.Reason
 	Message string
 	// Entries are those that the pod would have.
@@ -80,7 +80,7 @@ type Entry struct {
 	Registry string
 	// Writer is empty for Rollcall, or "app" for the pod's application.
 	Writer lifecycle.Writer
-	// Now is what the registry has there. It is empty if that is not known: Unasked of the registry says why.
+	// Now is what the registry has there. It is empty if that is not known: the registry's Unasked explains why.
 	Now registry.State
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// together is how many entries are asked for at once.
+// together is how many entries are asked for at the same time.
 const together = 16
 
 // registries are those of a configuration, as far as this process can have them. None of them is ever changed.

@@ -76,7 +76,7 @@ func (r Reason) kind() kind {
 // later.
 func (r Reason) Event() string { return r.kind().event }
 
-// Common reports whether the cause is in the API server or the manager, so that it likely concerns many pods at once.
+// Common reports whether the cause is in the API server or the manager, so that it likely concerns many pods at the same time.
 func (r Reason) Common() bool { return r.kind().common }
 
 // Late reports whether the reason is part of any rollout and makes its Event only once it has lasted for [Patience]: Rollcall has done

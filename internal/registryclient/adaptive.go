@@ -86,7 +86,7 @@ func (a *adaptive) end(t *trip, now time.Time, err error, waiting bool) {
 	a.judge(now, waiting)
 }
 
-// failedCall counts as late. What is left over of a try that has ended says nothing of the slots that were kept.
+// failedCall counts as late. What is left over of a try that has ended means nothing for the slots that were kept.
 func (a *adaptive) failedCall(t *trip, recent bool) {
 	switch {
 	case t.judged:

@@ -28,7 +28,7 @@ type breaker struct {
 	*gobreaker.TwoStepCircuitBreaker[struct{}]
 	// queue has the caller woken when the breaker lets calls through.
 	queue func(*call)
-	// apart: each caller asks a server of its own, and the failure of one says nothing of others. It never opens.
+	// apart: each caller asks a server of its own, and the failure of one means nothing for others. It never opens.
 	apart bool
 
 	mu sync.Mutex

@@ -87,7 +87,7 @@ func New(made registry.Registry, o Options) *Client {
 	c.placer, _ = made.(registry.PlaceLister)
 	c.heartbeater, _ = made.(registry.Heartbeater)
 	if steerer, can := made.(registry.AppEntrySteerer); can {
-		// What others wrote carries no mark to list it by, and is not Rollcall's to renew.
+		// What others wrote carries no ownership tag to list it by, and is not Rollcall's to renew.
 		c.apps = connect(steerer.AppEntries(), traits, o, l, b)
 		c.apps.ofApps = true
 	}
@@ -100,7 +100,7 @@ func fixed(made registry.Registry, traits registry.Traits) func() bool {
 	return func() bool { return traits.CallsPods || batches && batcher.BatchLimit() > 1 }
 }
 
-// connect makes a client without the capabilities that are no pod's.
+// connect makes a client without the capabilities that no pod needs.
 func connect(made registry.Registry, traits registry.Traits, o Options, l *limit, b *breaker) *Client {
 	c := &Client{options: o, made: made, traits: traits, fence: &fence{Options: o}, limit: l, breaker: b}
 	c.calls = chain(c.fence.pass, c.limit.pass, c.breaker.pass, begin, o.rehearse, o.trace, o.measure, o.bound)

@@ -21,7 +21,7 @@ const (
 	NotRegistered Outcome = "notRegistered"
 	// NotYet: made, although clients are not given the result yet.
 	NotYet Outcome = "notYet"
-	// Foreign: made, although another's entry is in service.
+	// Foreign: made, although another's entry is in rotation.
 	Foreign Outcome = "foreignEntry"
 )
 

@@ -32,7 +32,7 @@ type Cluster struct {
 	Clock      clock.PassiveClock
 }
 
-// Compare implements [Pods]. Only entries that were once in service, of pods in the cache, support a claim to a name.
+// Compare implements [Pods]. Only entries that were once in rotation, of pods in the cache, support a claim to a name.
 func (c *Cluster) Compare(ctx context.Context, l tracker.Listing) (tracker.Comparison, error) {
 	result := c.Tracker.Compare(l)
 	gone := map[types.UID]bool{}

@@ -227,7 +227,7 @@ func (t *trouble) retry(interval time.Duration) time.Duration {
 
 // jittered is 90–100% of the interval, so that registries and clusters don't all start together.
 func jittered(interval time.Duration) time.Duration {
-	return interval - time.Duration(rand.Int64N(int64(interval)/10+1)) //nolint:gosec // it is no secret
+	return interval - time.Duration(rand.Int64N(int64(interval)/10+1)) //nolint:gosec // not a secret
 }
 
 func (k *keeper) compare(ctx context.Context, r *run) error {

@@ -38,7 +38,7 @@ type Pods interface {
 	Gone(ctx context.Context, unknown []registry.Entry) ([]registry.Entry, error)
 	// Kept returns acknowledged instances that nothing has begun to deregister.
 	Kept(registry string) []registry.Instance
-	// Steered returns the applications' entries acknowledged as in service, or as out.
+	// Steered returns the applications' entries acknowledged as in rotation, or as out.
 	Steered(registry string, in bool) []registry.Instance
 	// Answered queues the pod if the state differs from what was acknowledged.
 	Answered(target tracker.Target, state registry.State, asked time.Time) (differs bool)

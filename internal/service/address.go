@@ -94,7 +94,7 @@ func texts(ranges []Range) string {
 }
 
 // addressOf returns [AnnotationAddress], else the configuration's. Tenants can write which address a pod has on a network, so only the
-// configuration says which networks count.
+// configuration decides which networks count.
 func (r Rules) addressOf(s Subject) (Address, error) {
 	written, ok, err := lifecycle.Written(s.Annotations, AnnotationAddress)
 	switch {

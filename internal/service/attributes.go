@@ -278,7 +278,7 @@ func parseMetadata(written string) (map[string]string, error) {
 	return pairs, nil
 }
 
-// CheckMetadataKey refuses a key that clients can't read, or of the mark. [registry.MetaZone] and [registry.MetaWeight] are for users.
+// CheckMetadataKey refuses keys that clients can't read or that ownership tags use, but not [registry.MetaZone] and [registry.MetaWeight].
 func CheckMetadataKey(key string) error {
 	switch {
 	case len(key) > maxKeyLength:

@@ -38,7 +38,7 @@ func (p Policy) Shares(namespace string, of labels.Set, name Name) bool {
 	return slices.ContainsFunc(p, func(a Allowance) bool { return a.Shared && a.chooses(namespace, of) && a.gives(namespace, name) })
 }
 
-// SharesByLabel reports whether a namespace's labels decide which names it shares.
+// SharesByLabel reports whether a namespace's labels decide which service names are shared.
 func (p Policy) SharesByLabel() bool {
 	return slices.ContainsFunc(p, func(a Allowance) bool { return a.Shared && a.Selector != nil })
 }

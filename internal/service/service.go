@@ -237,7 +237,7 @@ type Registration struct {
 }
 
 // RegistriesOf returns [AnnotationRegistries] if known, else an error; without it the defaults of [DefaultsOf]. Sorted and unique. known
-// are all registries, and whether applications register themselves there unless the annotation says otherwise: "old,new=app".
+// are all registries, and whether applications register themselves there unless the annotation differs: "old,new=app".
 func RegistriesOf(annotations map[string]string, defaults []string, known map[string]bool) ([]Registration, error) {
 	all, ok, err := parsed(annotations, AnnotationRegistries, func(written string) ([]Registration, error) {
 		return parseRegistries(written, known)
@@ -426,7 +426,7 @@ func (r Rules) Injected(pod Subject, template *lifecycle.PodSpec) string {
 	return ""
 }
 
-// onlyOthers says that the pod has ports, and none that is registered by default.
+// onlyOthers reports that the pod has ports, and none that is registered by default.
 func onlyOthers(s Subject) string {
 	has := func(c lifecycle.Container) bool { return len(c.Ports) > 0 && !c.Injected }
 	if s.Spec == nil || !slices.ContainsFunc(s.Spec.Containers, has) {

@@ -75,10 +75,10 @@ func (p *Page) Start(ctx context.Context) error {
 	return nil
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: a manager that does not lead says who does.
+// NeedLeaderElection implements manager.LeaderElectionRunnable: a manager that does not lead shows who does.
 func (*Page) NeedLeaderElection() bool { return false }
 
-// guarded has the browser load nothing from elsewhere and run nothing that stands in the page: its text comes from
+// guarded makes the browser load nothing from elsewhere and run nothing that is in the page: its text comes from
 // registries and from who writes pods.
 func guarded(handle http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -171,7 +171,7 @@ func writeJSON(w http.ResponseWriter, answer any) {
 	_ = out.Encode(answer) // a reader who has gone needs none
 }
 
-// serveEvents sends the content of the page at once, and again when it has changed.
+// serveEvents sends the content of the page immediately, and again when it has changed.
 func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
 	select {
 	case p.streams <- struct{}{}:
@@ -208,7 +208,7 @@ type stream struct {
 	at   time.Time
 }
 
-// look sends the content where it has changed, or a comment where nothing was sent for a while.
+// look sends the content if it has changed, or a comment if nothing was sent for a while.
 func (s *stream) look() error {
 	snapshot := s.page.shown(s.request, filterOf(s.request))
 	now, err := json.Marshal(snapshot)

@@ -14,7 +14,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/statuspage/entries"
 )
 
-// view writes what a person sees. It is no html/template: with that in the program the linker keeps every exported method of
+// view writes what a person sees. It is not an html/template: with that in the program the linker keeps every exported method of
 // every type, which makes the manager 11 MB larger.
 type view struct {
 	strings.Builder
@@ -189,7 +189,7 @@ func (v *view) row(warning bool) {
 	v.putIf(!warning, "<tr>\n")
 }
 
-// foot ends a table and its section, and says how many rows are not shown.
+// foot ends a table and its section, and shows how many rows are not shown.
 func (v *view) foot(left int) {
 	v.put("</tbody>\n</table>\n")
 	v.putIf(left > 0, "<p class=\"faint\">%s more: filter to find one.</p>\n", left)

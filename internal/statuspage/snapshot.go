@@ -43,7 +43,7 @@ type Manager struct {
 	// Leads: this manager leads. Any other knows nothing of pods and registries.
 	Leads  bool `json:"leads"`
 	DryRun bool `json:"dryRun,omitempty"`
-	// NotReady is why the manager is not ready; empty where it is.
+	// NotReady is why the manager is not ready; empty if it is.
 	NotReady string `json:"notReady,omitempty"`
 	// Version is that of the docs to which the page links.
 	Version string `json:"-"`
@@ -196,7 +196,7 @@ func podsOf(waits []metrics.Wait, instances []tracker.Seen) []Pod {
 	return pods
 }
 
-// Filter says which pods and services a person wants to see; the zero Filter means all.
+// Filter is which pods and services a person wants to see; the zero Filter means all.
 type Filter struct {
 	// Namespace is a name, and Text a part of what is shown, in capital or small letters.
 	Namespace, Text string

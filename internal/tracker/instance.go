@@ -11,7 +11,7 @@ import (
 )
 
 // Instance is what this process knows of one instance in one registry: a value, whose methods return the one after it. The zero value
-// knows nothing. Only an acknowledged call of this process tells what the registry says, and only once nothing before it can undo it:
+// knows nothing. Only an acknowledged call of this process tells what the registry has, and only once nothing before it can undo it:
 //
 //	call                                    outcome
 //	Deregister, acknowledged                it is absent
@@ -45,15 +45,15 @@ type Instance struct {
 	// postponed is the registry's last word when to come back.
 	postponed *Postponement
 
-	// wasIn: it has been in service, by an acknowledgement, an answer or a list.
+	// wasIn: it has been in rotation, by an acknowledgement, an answer or a list.
 	wasIn bool
 	// acknowledged: so was the last change, and nothing has contradicted it.
 	acknowledged bool
-	// removing: it was let go, and is not yet known to be absent.
+	// removing: its removal has begun, and it is not yet known to be absent.
 	removing bool
 	// unconfirmed: a change failed, and the registry has not been asked since.
 	unconfirmed bool
-	// returned: an application's entry that was out is in service again.
+	// returned: an application's entry that was out is in rotation again.
 	returned bool
 	// missing: an application's entry that was out was not there when last asked for.
 	missing bool
@@ -124,7 +124,7 @@ func (i Instance) Known() bool {
 // Attempted reports whether this process has changed it.
 func (i Instance) Attempted() bool { return i.want != "" }
 
-// shows returns the last change, else what a list says, else nothing.
+// shows returns the last change, else what a list shows, else nothing.
 func (i Instance) shows() (want lifecycle.Want, acknowledged bool) {
 	if !i.Attempted() && i.listed != nil {
 		return i.listed.want(), true
@@ -144,12 +144,12 @@ func (i Instance) Serves() bool {
 	return known && want == lifecycle.InService
 }
 
-// Says is [Instance.Stands], and in service also with the same weight and metadata.
+// Says is [Instance.Stands], and in rotation also with the same weight and metadata.
 func (i Instance) Says(want lifecycle.Want, in registry.Instance) bool {
 	return i.Stands(want) && (want != lifecycle.InService || i.told.Equal(in))
 }
 
-// WasInService reports whether it has been in service since this process leads.
+// WasInService reports whether it has been in rotation since this process leads.
 func (i Instance) WasInService() bool { return i.wasIn }
 
 // AskedOut reports whether the last change was to take it out, whatever came of it.
@@ -199,7 +199,7 @@ func (i Instance) OutAfterGone() time.Time { return i.outAfterGone }
 // Missing reports whether the application's entry, once out, was not there when last asked for: it may be at another address by now.
 func (i Instance) Missing() bool { return i.missing }
 
-// Returned reports whether the application's entry, once out, was found in service.
+// Returned reports whether the application's entry, once out, was found in rotation.
 func (i Instance) Returned() bool { return i.returned }
 
 // RemovedAt returns when it was taken out, maybe by another manager's record, and since when the drain counts here, whose clock may be
@@ -246,7 +246,7 @@ func (i Instance) stay() Instance {
 // kept reports whether heartbeats are due.
 func (i Instance) kept() bool { return i.entry != nil && !i.removing }
 
-// mayBeThere reports whether the registry has or may have an entry, also if only a record says so.
+// mayBeThere reports whether the registry has or may have an entry, also if only a record shows it.
 func (i Instance) mayBeThere() bool {
 	return i.entry != nil || i.listed != nil || i.Attempted() && !(i.Stands(lifecycle.Absent) && i.Settled())
 }
@@ -304,7 +304,7 @@ func (i Instance) fail(lands time.Time) Instance {
 	l := i.late[i.want]
 	if lands.IsZero() {
 		l.failed = true
-	} else if lands.After(l.until) { // an earlier one may have had a longer time-out
+	} else if lands.After(l.until) { // an earlier one may have had a longer timeout
 		l.until = lands
 	}
 	i.late[i.want] = l
@@ -339,7 +339,7 @@ func (i Instance) landed(began time.Time, over func(lifecycle.Want) bool) Instan
 	return i
 }
 
-// confirm: asked then, the registry said what is wanted.
+// confirm: asked then, the registry had what is wanted.
 func (i Instance) confirm(asked time.Time) Instance {
 	// A failed Register can have put it in, and someone else or a late change taken it out.
 	if _, wasIn := i.late[lifecycle.InService]; wasIn && i.want != lifecycle.InService {
@@ -349,13 +349,13 @@ func (i Instance) confirm(asked time.Time) Instance {
 	return i.landed(asked, func(lifecycle.Want) bool { return true })
 }
 
-// contradict: the registry said something else.
+// contradict: the registry had something else.
 func (i Instance) contradict(state registry.State) Instance {
 	i.acknowledged = false
 	return i.drainAnew(state)
 }
 
-// answered reports whether an application's entry, asked for then, differs from what was acknowledged. If it has to be out, absent is fine.
+// answered reports whether an application's entry, asked for then, differs from what was acknowledged. If it must be out, absent is fine.
 func (i Instance) answered(state registry.State, asked time.Time) (after Instance, differs bool) {
 	in := state == registry.InService
 	if state != registry.Absent {
@@ -392,7 +392,7 @@ func (i Instance) recall(want lifecycle.Want, in registry.Instance, now time.Tim
 	return i
 }
 
-// recallRemoval continues the drain of the record, before this process takes it out. A list after that may have it in service again, by
+// recallRemoval continues the drain of the record, before this process takes it out. A list after that may have it in rotation again, by
 // this clock, which is ahead of the record's.
 func (i Instance) recallRemoval(at time.Time, ahead time.Duration) Instance {
 	earliest := at.Add(min(ahead, 0))
@@ -403,7 +403,7 @@ func (i Instance) recallRemoval(at time.Time, ahead time.Duration) Instance {
 	return i
 }
 
-// sight takes a listed entry. It reports whether to look at the pod, and whether the entry differs from what was acknowledged.
+// sight takes a listed entry. It reports whether to visit the pod, and whether the entry differs from what was acknowledged.
 func (i Instance) sight(s Sighting) (after Instance, look, differs bool) {
 	if i.since.After(s.AsOf) {
 		return i, false, false
@@ -456,7 +456,7 @@ func (i Instance) miss(asked time.Time) (after Instance, missed bool) {
 	return i, missed
 }
 
-// adopt takes an entry that is listed in service for an acknowledged Register.
+// adopt takes an entry that is listed in rotation for an acknowledged Register.
 func (i Instance) adopt(told registry.Instance) Instance {
 	asOf := i.listed.AsOf
 	i = i.begin(lifecycle.InService, told, asOf)

@@ -35,7 +35,7 @@ func (k Known) All() iter.Seq2[lifecycle.Key, Instance] {
 // Any reports whether All has one.
 func (k Known) Any() bool { return k.contains(Instance.Known) }
 
-// WasInService reports whether an instance has been in service since this process leads.
+// WasInService reports whether an instance has been in rotation since this process leads.
 func (k Known) WasInService() bool { return k.contains(Instance.WasInService) }
 
 // AskedOut reports whether a registry was asked to take an instance out, and may have.

@@ -37,10 +37,10 @@ func (l Listing) asOf() time.Time { return l.Asked.Add(-l.Staleness) }
 
 // Comparison is the result of a list.
 type Comparison struct {
-	// Missing are in service and not listed. Different counts entries that differ from what was acknowledged. The reconciler makes the calls.
+	// Missing are in rotation and not listed. Different counts entries that differ from what was acknowledged. The reconciler makes the calls.
 	Missing   []Seen
 	Different int
-	// Unknown are of pods that the reconciler has not looked at, or that are gone.
+	// Unknown are of pods that the reconciler has not visited, or that are gone.
 	Unknown []registry.Entry
 	// Standing are all but those acknowledged to be absent since.
 	Standing []registry.Entry
@@ -84,7 +84,7 @@ func (t *Tracker) Compare(l Listing) Comparison {
 	return result
 }
 
-// missing are in service and not listed, and would have been.
+// missing are in rotation and not listed, and would have been.
 func (t *Tracker) missing(l Listing, listed map[types.UID]map[lifecycle.Key]bool) (missing []Seen) {
 	missed := func(i Instance) (Instance, bool) { return i.miss(l.asOf()) }
 	of := lifecycle.Source{Registry: l.Registry}

@@ -34,7 +34,7 @@ type Act int
 
 // The acts.
 const (
-	// Nothing is left: the registry says what is wanted, and nothing pending can undo that.
+	// Nothing is left: the registry has what is wanted, and nothing pending can undo that.
 	Nothing Act = iota
 	// Change makes the change.
 	Change
@@ -51,9 +51,9 @@ type Cause int
 const (
 	// Settling: a failed call may still be carried out and undo what was acknowledged.
 	Settling Cause = iota + 1
-	// Postponed: the registry said when to come back.
+	// Postponed: the registry told when to come back.
 	Postponed
-	// NotConfirmed: what the registry says is repeatedly not what it acknowledged.
+	// NotConfirmed: what the registry shows is repeatedly not what it acknowledged.
 	NotConfirmed
 	// GivenByAnother: clients are given the endpoint by an entry that no Rollcall has written.
 	GivenByAnother
@@ -78,7 +78,7 @@ type Postponement struct {
 	Until   time.Time
 	Reason  reason.Reason
 	Message string
-	// Late: as the reason had it when it was said.
+	// Late: as the reason had it when it was reported.
 	Late bool
 }
 
@@ -92,7 +92,7 @@ type Postponement struct {
 //	it must be seen, and was not                Wait, Unseen
 //	else                                        Nothing
 //
-// Change and Ask become Wait if the registry said to come back later. For example, a Register timed out, and a Deregister was acknowledged
+// Change and Ask become Wait if the registry asked to come back later. For example, a Register timed out, and a Deregister was acknowledged
 // after it: Wait while the Register may be carried out, then Ask, then Nothing if it is absent, else Change.
 func (i Instance) Next(g Goal, now time.Time) Step {
 	unseen := g.MustBeSeen && (i.seen.IsZero() || i.missing)
@@ -127,14 +127,14 @@ func (i Instance) settles(g Goal, now time.Time) Step {
 
 func (i Instance) settled(g Goal) bool { return !i.began.Before(i.settledAfter(g)) }
 
-// reads reports whether the registry has to be asked, and can be.
+// reads reports whether the registry must be asked, and can be.
 func (i Instance) reads(g Goal) bool { return i.unconfirmed && g.Gets }
 
 // Certain reports whether the goal was acknowledged, and nothing has undone it or will.
 func (i Instance) Certain(g Goal) bool { return i.Says(g.Want, g.Told) && i.settled(g) && !i.reads(g) }
 
-// unlessPostponed returns the act, or a wait if the registry said so of this change and through this client. A registry that is full must
-// not keep a deleted pod, and new credentials may help.
+// unlessPostponed returns the act, or a wait if the registry asked for it, for this change and through this client. A registry that is full
+// must not keep a deleted pod, and new credentials may help.
 func (i Instance) unlessPostponed(act Act, g Goal, now time.Time) Step {
 	p := i.postponed
 	if p == nil || p.Want != g.Want || p.Through != g.Through || !now.Before(p.Until) {

@@ -128,12 +128,12 @@ func (p *Pod) Failed(in lifecycle.Key, lands time.Time) {
 	})
 }
 
-// Confirmed notes that the registry, asked then, said what is wanted.
+// Confirmed notes that the registry, asked then, had what is wanted.
 func (p *Pod) Confirmed(in lifecycle.Key, asked time.Time) {
 	p.change(in, func(i Instance) Instance { return i.confirm(asked) })
 }
 
-// Contradicted notes that the registry said something else than it acknowledged.
+// Contradicted notes that the registry had something else than it acknowledged.
 func (p *Pod) Contradicted(in lifecycle.Key, state registry.State) {
 	p.change(in, func(i Instance) Instance { return i.contradict(state) })
 }
@@ -181,7 +181,7 @@ func (p *Pod) LetGo(in lifecycle.Key) {
 	}
 }
 
-// Forget drops what was taken out, since the pod is in service by another key of what may be the same entry. What may still be carried out
+// Forget drops what was taken out, since the pod is in rotation by another key of what may be the same entry. What may still be carried out
 // stays known.
 func (p *Pod) Forget(in lifecycle.Key, now time.Time) {
 	p.tracker.mu.Lock()
@@ -202,7 +202,7 @@ func (p *Pod) Stay(has func(lifecycle.Key) bool) {
 	}
 }
 
-// Adopt takes an entry that is listed in service, unchanged, for an acknowledged Register, so a new leader need not register every pod
+// Adopt takes an entry that is listed in rotation, unchanged, for an acknowledged Register, so a new leader need not register every pod
 // again. It reports whether it did.
 func (p *Pod) Adopt(target Target) (adopted bool) {
 	p.change(target.Key(), func(i Instance) Instance {

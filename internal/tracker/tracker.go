@@ -69,7 +69,7 @@ func (t *Tracker) removes(in lifecycle.Key, r removal, now time.Time) {
 type pod struct {
 	id        lifecycle.PodID
 	instances instances
-	// opened: the reconciler knows it. Before, only lists speak of it.
+	// opened: the reconciler knows it. Until then, only lists show it.
 	opened bool
 	// born: it came while this process watched, so no other has registered it, unless the watch lagged at first.
 	born bool
@@ -264,7 +264,7 @@ func (t *Tracker) each(see func(p *pod, in lifecycle.Key, i Instance)) {
 type Seen struct {
 	Pod lifecycle.PodID
 	In  lifecycle.Key
-	// Want is the last change, else what a list says.
+	// Want is the last change, else what a list shows.
 	Want lifecycle.Want
 	// Acknowledged: so is Want, and nothing contradicts it.
 	Acknowledged bool
@@ -276,7 +276,7 @@ func (t *Tracker) Seen() (seen []Seen) {
 	return seen
 }
 
-// Counts returns how many instances are seen by their registry and what it says, which are all that is set of them.
+// Counts returns how many instances are seen by their registry and what it shows, which are all that is set of them.
 func (t *Tracker) Counts() map[Seen]int {
 	counts := map[Seen]int{}
 	t.eachSeen(func(one Seen) {
@@ -293,7 +293,7 @@ func (t *Tracker) eachSeen(see func(Seen)) {
 	})
 }
 
-// Steered returns applications' entries acknowledged as in service, or as out. An address that the pod lost, or passed on, is another's.
+// Steered returns applications' entries acknowledged as in rotation, or as out. An address that the pod lost, or passed on, is another's.
 func (t *Tracker) Steered(name string, in bool) (steered []registry.Instance) {
 	t.each(func(p *pod, key lifecycle.Key, i Instance) {
 		own := p.last == nil && p.reach.Has(key.Address) && i.told != nil
@@ -304,7 +304,7 @@ func (t *Tracker) Steered(name string, in bool) (steered []registry.Instance) {
 	return steered
 }
 
-// Answered notes what a registry, asked then, says of an application's entry. It reports whether that differs from what was acknowledged
+// Answered notes what a registry, asked then, shows of an application's entry. It reports whether that differs from what was acknowledged
 // before, and queues the pod if so.
 func (t *Tracker) Answered(target Target, state registry.State, asked time.Time) (differs bool) {
 	t.mu.Lock()
@@ -316,14 +316,14 @@ func (t *Tracker) Answered(target Target, state registry.State, asked time.Time)
 	return t.hear(p, target.Key(), func(i Instance) (Instance, bool) { return i.answered(state, asked) })
 }
 
-// Missing notes that a registry, asked then, had no entry. One in service is registered again, unless acknowledged since.
+// Missing notes that a registry, asked then, had no entry. One in rotation is registered again, unless acknowledged since.
 func (t *Tracker) Missing(target Target, asked time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.hear(t.pods[types.UID(target.Instance.UID)], target.Key(), func(i Instance) (Instance, bool) { return i.miss(asked) })
 }
 
-// hear notes what a registry said of a known instance, and queues the pod if that is news. Needs the lock.
+// hear notes what a registry showed of a known instance, and queues the pod if that is news. Needs the lock.
 func (t *Tracker) hear(p *pod, in lifecycle.Key, said func(Instance) (after Instance, news bool)) (news bool) {
 	if p == nil {
 		return false

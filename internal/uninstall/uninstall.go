@@ -28,7 +28,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 )
 
-// pause is between two looks at a cluster that is not clean yet.
+// pause is between two checks of a cluster that is not clean yet.
 const pause = 2 * time.Second
 
 // Finding is an object that depends on Rollcall, such as "CloneSet shop/web", and by what.
@@ -184,7 +184,7 @@ func (c *Cluster) Clean(ctx context.Context, removed func(Finding)) (findings []
 	for {
 		left, err := c.Survey(ctx)
 		if ctx.Err() != nil {
-			return findings, nil //nolint:nilerr // the end of the time is no failure
+			return findings, nil //nolint:nilerr // the end of the time is not a failure
 		}
 		if begun = begun || err == nil && len(left.Moving) == 0; begun && err == nil {
 			err = c.remove(ctx, left, removed)

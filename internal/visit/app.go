@@ -122,7 +122,7 @@ func (e appEntry) find(ctx context.Context, addresses []string) (found bool, fai
 }
 
 // clear keeps a gone pod's entry out until it has gone too, and then removes what the registry remembers of it (Nacos, for a minute): the
-// next pod at the address must not start out of rotation. One that is back in service is another application's.
+// next pod at the address must not start out of rotation. One that is back in rotation is another application's.
 func (e appEntry) clear(ctx context.Context) waiting.Blocker {
 	asked, state := e.Clock.Now(), registry.Absent
 	if e.client.Gets() {
@@ -159,7 +159,7 @@ func isOut(state registry.State, missing waiting.Blocker) bool {
 	return missing.Reason == "" || state == registry.OutOfService && missing.Reason == reason.AgentUnavailable
 }
 
-// awaitsApp says that the application has no entry. Soon after the pod is ready, that is part of its start.
+// awaitsApp reports that the application has no entry. Soon after the pod is ready, that is part of its start.
 func (e *entry) awaitsApp(b waiting.Blocker, err error) waiting.Blocker {
 	b.After = min(e.backOff(), AppRecheck)
 	if names := e.otherNames(registry.OtherNamesOf(err)); len(names) > 0 {

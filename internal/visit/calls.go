@@ -53,7 +53,7 @@ func (e *entry) call(ctx context.Context) waiting.Blocker {
 	return e.failed(ctx, err)
 }
 
-// claim reserves the service name for the namespace until a Register has landed, or says whose it is.
+// claim reserves the service name for the namespace until a Register has landed, or returns whose it is.
 func (e *entry) claim(lands time.Time) waiting.Blocker {
 	if e.Want != lifecycle.InService {
 		return waiting.Blocker{}
@@ -75,7 +75,7 @@ func (e *entry) caller() registryclient.Caller {
 	return registryclient.Caller{ID: string(id.UID), Urgent: urgent, Wake: func() { e.Wake(id, urgent) }}
 }
 
-// ask reads back what the registry says of the entry.
+// ask reads back what the registry shows of the entry.
 func (e *entry) ask(ctx context.Context, goal *tracker.Goal) waiting.Blocker {
 	asked, tracked := e.Clock.Now(), e.facts.Tracked
 	state, err := e.client.Get(ctx, e.caller(), e.Instance)
@@ -98,7 +98,7 @@ func (e *entry) ask(ctx context.Context, goal *tracker.Goal) waiting.Blocker {
 	return waiting.Blocker{}
 }
 
-// probe says why clients are not given the pods of these rows yet, although they are registered.
+// probe returns why clients are not given the pods of these rows yet, although they are registered.
 func (m *moment) probe(ctx context.Context, rows []plan.Row) waiting.Blocker {
 	for _, row := range rows {
 		e := m.of(row)
@@ -159,7 +159,7 @@ func (e *entry) failed(ctx context.Context, err error) waiting.Blocker {
 	return b
 }
 
-// awaitsFollower says why a registry that follows the pod's condition has not done so.
+// awaitsFollower returns why a registry that follows the pod's condition has not done so.
 func (e *entry) awaitsFollower(b waiting.Blocker) waiting.Blocker {
 	b.Reason, b.After, b.Late = reason.NotEffective, e.backOff(), true
 	if !e.client.Follows() || e.NoCondition == nil {
@@ -176,7 +176,7 @@ func stops(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && errors.Is(err, context.Canceled)
 }
 
-// notServing says why clients are not given a registered pod.
+// notServing returns why clients are not given a registered pod.
 func (e *entry) notServing(ctx context.Context, err error) waiting.Blocker {
 	if !registryclient.Classify(err).Asked() || stops(ctx, err) {
 		return e.failed(ctx, err)

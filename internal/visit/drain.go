@@ -13,7 +13,7 @@ import (
 // Asker asks draining pods whether they are idle. No method waits for a pod: what a pod has answered counts at its next visit, for which
 // the Asker wakes it.
 type Asker interface {
-	// Ask has a pod asked again and again until Stop. It has to be repeated once in [WokenRecheck].
+	// Ask lets a pod be asked again and again until Stop. Repeat it once in [WokenRecheck].
 	Ask(drain.Question)
 	// Stop is for a pod that is asked no more, or never was.
 	Stop(types.UID)
@@ -26,7 +26,7 @@ func (v *visit) question() drain.Question {
 	return drain.Question{Pod: lifecycle.PodIDOf(pod), IP: pod.Status.PodIP, Until: v.facts.Drain.Until}
 }
 
-// lastAnswer is the pod's. One whose container has ended has nothing left that could be cut off, and can't say so.
+// lastAnswer is the pod's. One whose container has ended has nothing left that could be cut off, and can't answer.
 func (v *visit) lastAnswer() drain.Answer {
 	switch {
 	case v.Asker == nil || !v.facts.Drain.Asks():

@@ -56,7 +56,7 @@ func (m *moment) bring(ctx context.Context, rows []plan.Row) waiting.Blocker {
 	return waiting.First(each...)
 }
 
-// bring returns what is missing until the registry says what the row wants.
+// bring returns what is missing until the registry has what the row wants.
 func (e *entry) bring(ctx context.Context) waiting.Blocker {
 	switch {
 	case e.Proof == plan.Never && !(e.decision.Releases && e.facts.Goal(e.Row).Given): // whoever else gives it to clients

@@ -36,7 +36,7 @@ func (v *visit) advance(ctx context.Context) error {
 	case unarmed != nil:
 		v.held, v.behind = nil, slices.Concat(v.held, v.behind)
 		return unarmed
-	case v.decision.Want == want: // else it has moved on, and the next look at it says where to
+	case v.decision.Want == want: // else it has moved on, and the next visit shows where to
 		if err := v.conclude(ctx); err != nil {
 			return err
 		}
@@ -106,8 +106,8 @@ func (v *visit) take(ctx context.Context, s plan.Stage) (missing waiting.Blocker
 	return missing, err
 }
 
-// joins notes what keeps the pod from being in service. If nothing does, it forgets what was taken out by other keys of what may be the
-// same entries: they are in service again.
+// joins notes what keeps the pod from being in rotation. If nothing does, it forgets what was taken out by other keys of what may be the
+// same entries: they are in rotation again.
 func (v *visit) joins(missing waiting.Blocker) {
 	v.joining = missing
 	if missing.Reason != "" {

@@ -83,7 +83,7 @@ type visit struct {
 
 	rows         plan.Plan
 	held, behind []waiting.Blocker
-	// joining is what keeps the pod from being in service.
+	// joining is what keeps the pod from being in rotation.
 	joining waiting.Blocker
 	// excuse is why a hook is released although something is missing.
 	excuse string

@@ -16,7 +16,7 @@ import (
 )
 
 // The sentences that people read of a pod, each made from values in one place. An entry is described as plan.Row prints it. After is when
-// to look again without an event, if nothing else says so.
+// to look again without an event, if nothing else asks for it.
 
 // Draining holds OpenKruise until clients had time to notice and, if the pod is asked, is idle.
 func Draining(since time.Time, policy drain.Policy, s drain.State, last drain.Answer, now time.Time) Blocker {
@@ -34,7 +34,7 @@ func Draining(since time.Time, policy drain.Policy, s drain.State, last drain.An
 	return b
 }
 
-// askedAgain is when to look at a pod that is asked, if no answer has brought it back.
+// askedAgain is when to check a pod that is asked, if no answer has brought it back.
 const askedAgain = 30 * time.Second
 
 // DrainTimeout is about a pod that was not idle in time.
@@ -88,7 +88,7 @@ func Failed(entry fmt.Stringer, err error) Blocker {
 	return Blocker{Reason: reason.RegistryUnavailable, Message: shorten.Message(fmt.Sprintf("%s: %v", entry, err))}
 }
 
-// NoCondition completes what [Failed] says of a registry that follows the pod's condition.
+// NoCondition completes what [Failed] reports of a registry that follows the pod's condition.
 func (b Blocker) NoCondition(why string) Blocker {
 	b.Late = false
 	b.Reason, b.Message = reason.RightsMissing, fmt.Sprintf("%s: Rollcall can't write the condition: %s", b.Message, why)

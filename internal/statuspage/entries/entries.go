@@ -26,7 +26,7 @@ type Answer struct {
 	Withheld string `json:"withheld,omitempty"`
 	// Pods has the entries of each pod that a registry may have.
 	Pods map[types.UID][]Entry `json:"pods"`
-	// Waits has each pod that waits, or that a person should look at. It is nil from a manager that is older.
+	// Waits has each pod that waits, or that a person should check. It is nil from a manager that is older.
 	Waits map[types.UID]Wait `json:"waits"`
 	// Circumstances has those under which the manager decided about each pod, without pods that have none. It is nil from a manager that is
 	// older.
