@@ -304,6 +304,13 @@ test-nacos-2: ## Test the driver on a cluster of Nacos 2.5.
 chaos-nacos-2: ## Run chaos on a cluster of Nacos 2.5.
 	@NACOS=2.5 $(MAKE) --no-print-directory chaos REGISTRY=nacos
 
+# The CPU of whole processes is measured: one test at a time, without the race detector.
+.PHONY: test-large-service
+test-large-service: ## Hold that a call costs as much in a service of 5,000 instances as in one of 10, in CPU too, on real servers.
+	@$(REGISTRIES_CMD) get
+	ROLLCALL_OTHERS=5000 go test -count=1 -v -p=1 -parallel=1 -timeout=30m $(addprefix ./test/registries/,consul etcd eureka nacos zookeeper) \
+		-run '^TestConformance$$/^(CostDoesNotGrow|ACL|CacheOff|v1|v3)$$/^(CostDoesNotGrow|persistent)$$/^CostDoesNotGrow$$'
+
 # How long each fuzz test runs. Their seeds run with every other test.
 FUZZTIME ?= 30s
 

@@ -30,7 +30,7 @@ const (
 func harness(cfg registry.Config, wrong registry.Auth, restart func(testing.TB)) registrytest.Harness {
 	h := drivertest.HTTPHarness(httpregistry.New, cfg, http.StatusUnprocessableEntity, http.StatusServiceUnavailable)
 	h.LosingAnswers = drivertest.LosingAnswers(httpregistry.New, cfg)
-	h.Metered = drivertest.Metered(httpregistry.New, cfg)
+	drivertest.Meter(&h, httpregistry.New, cfg, nil)
 	made := h.Open
 	h.Open = func(t testing.TB, cluster string) registry.Registry {
 		d := made(t, cluster)

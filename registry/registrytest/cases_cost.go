@@ -1,10 +1,13 @@
 package registrytest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -15,6 +18,31 @@ type Spent struct {
 	Bytes int64
 	// Requests are how often it has sent something after an answer, or as the first.
 	Requests int64
+	// CPU is that of this process, and Server that of the registry's: 0 unless nothing else happens in them.
+	CPU, Server time.Duration
+}
+
+func (s Spent) plus(after, before Spent) Spent {
+	return Spent{
+		s.Bytes + after.Bytes - before.Bytes, s.Requests + after.Requests - before.Requests,
+		s.CPU + after.CPU - before.CPU, s.Server + after.Server - before.Server,
+	}
+}
+
+func (s Spent) String() string {
+	text := fmt.Sprintf("%d bytes in %d requests", s.Bytes, s.Requests)
+	if s.CPU+s.Server != 0 {
+		text += fmt.Sprintf(", %s of CPU and %s of the server's", s.CPU.Round(time.Millisecond), s.Server)
+	}
+	return text
+}
+
+// exceeds: it is more than a cost may grow from less. Where a question about the service can't be asked for less, that may be so many bytes
+// more, and what they take to send does not count.
+func (s Spent) exceeds(less Spent, more int) bool {
+	over := func(got, from, noise int64) bool { return float64(got) > grown*float64(from)+float64(noise) }
+	return over(s.Bytes, less.Bytes, int64(noise+more)) || over(s.Requests, less.Requests, noisyRequest) ||
+		more == 0 && (over(int64(s.CPU), int64(less.CPU), int64(noisyCPU)) || over(int64(s.Server), int64(less.Server), int64(noisyCPU)))
 }
 
 func costCases() []testCase {
@@ -27,16 +55,28 @@ func costCases() []testCase {
 }
 
 const (
+	// manyOthers is the default.
 	fewOthers, manyOthers = 10, 200
 	// measured is how many pods each call is made for, which share the cost of a question about the service; steered is of how many the
 	// application is steered.
 	measured, steered = 32, 3
-	// grown is how many times as much a call may cost, and noise what may be sent in between: pings, and what comes once.
+	// grown is how many times as much a call may cost, and noise what may be sent in between: pings, and what comes once. noisyCPU is
+	// some clock ticks for each call: reading 5,000 entries takes the longer.
 	grown        = 1.5
 	noise        = 2 << 10
 	noisyRequest = 2
+	noisyCPU     = measured * 5 * time.Millisecond
 	costTries    = 3
+	// questionsOfMany is how many questions calls ask at the most that are made together: one may just have been sent when others come.
+	questionsOfMany = 3
 )
+
+// cost is what calls have cost, and how many questions about the service they may have asked.
+type cost struct {
+	Spent
+
+	questions int
+}
 
 // costDoesNotGrow makes calls in a service with few other instances, and in one with many. How many calls share a question is up to the
 // scheduler, so what grew once is measured again: what grows with the service always does.
@@ -53,19 +93,21 @@ func costDoesNotGrow(w *world) {
 
 func (w *world) growth(try int) (grew []string) {
 	w.Helper()
-	few, many := w.costs(fewOthers, try), w.costs(manyOthers, try)
-	for op, cost := range many {
-		bytes, requests := grown*float64(few[op].Bytes)+noise, grown*float64(few[op].Requests)+noisyRequest
-		if float64(cost.Bytes) > bytes || float64(cost.Requests) > requests {
-			grew = append(grew, fmt.Sprintf("%s: %d bytes and %d requests with %d other instances in the service, %d bytes and %d requests with %d",
-				op, few[op].Bytes, few[op].Requests, fewOthers, cost.Bytes, cost.Requests, manyOthers))
+	others := cmp.Or(w.h.Others, manyOthers)
+	many, few := w.costs(others, try), w.costs(fewOthers, try) // the first warms a server up
+	for _, op := range slices.Sorted(maps.Keys(many)) {
+		was, is := few[op], many[op]
+		text := fmt.Sprintf("%s: %s with %d other instances in the service, %s with %d", op, was.Spent, fewOthers, is.Spent, others)
+		w.Log(text)
+		if is.exceeds(was.Spent, w.h.bytesOfEach(op)*others*is.questions) {
+			grew = append(grew, text)
 		}
 	}
 	return grew
 }
 
 // costs returns what calls cost with so many others in their service. The driver has listed the registry once, as each leader has.
-func (w *world) costs(others, try int) map[operation]Spent {
+func (w *world) costs(others, try int) map[operation]cost {
 	w.Helper()
 	service := fmt.Sprintf("%s-%d-%d", w.service, others, try)
 	var all []registry.Instance
@@ -80,20 +122,24 @@ func (w *world) costs(others, try int) map[operation]Spent {
 	if lister, lists := d.(registry.Lister); lists {
 		w.read(lister.List, w.cluster)
 	}
-	costs := map[operation]Spent{}
+	costs := map[operation]cost{}
 	measure := func(mine []registry.Instance, ops ...operation) {
 		for _, op := range ops {
-			before := spent()
-			w.must(op, d, mine...)
-			after := spent()
-			costs[op] = Spent{costs[op].Bytes + after.Bytes - before.Bytes, costs[op].Requests + after.Requests - before.Requests}
+			before, questions := spent(), len(mine)
+			if op == opGet || strings.HasPrefix(string(op), "AppEntries") { // as after a cut, and in a rollout: what one finds out is for all
+				w.atOnce(len(mine), func(i int) error { return w.callErr(op, d, mine[i]) })
+				questions = min(questions, questionsOfMany)
+			} else {
+				w.must(op, d, mine...)
+			}
+			costs[op] = cost{costs[op].plus(spent(), before), costs[op].questions + questions}
 		}
 	}
 	ops := []operation{opRegister, opGet, opProbe, opFailOver, opGet, opRegister, opDeregister, opGet}
 	ops = slices.DeleteFunc(ops, func(op operation) bool { return !slices.Contains(operations(d), op) })
 	w.must(ops[0], d, mine[0]) // connects, and makes what the service needs
 	measure(mine, ops...)
-	if w.has[isSteerer] && w.h.App != nil && w.h.MeteredApps {
+	if w.has[isSteerer] && w.h.App != nil {
 		mine = mine[:steered]
 		for _, at := range mine {
 			w.app(d, at).Register()
@@ -101,6 +147,16 @@ func (w *world) costs(others, try int) map[operation]Spent {
 		measure(mine, opAppGet, opAppFailOver, opAppGet, opAppRegister)
 	}
 	return costs
+}
+
+// bytesOfEach is what the harness allows the operation.
+func (h Harness) bytesOfEach(op operation) int {
+	for call, bytes := range h.CostGrows {
+		if strings.HasPrefix(string(op), call) {
+			return bytes
+		}
+	}
+	return 0
 }
 
 // fill registers instances in few calls.
@@ -112,7 +168,7 @@ func (w *world) fill(all []registry.Instance) {
 	}
 	batcher, batches := d.(registry.Batcher)
 	if !batches {
-		w.some(len(all), len(all), func(i int) error { return w.callErr(opRegister, d, all[i]) })
+		w.some(len(all), min(len(all), manyOthers), func(i int) error { return w.callErr(opRegister, d, all[i]) })
 		return
 	}
 	for some := range slices.Chunk(all, max(1, batcher.BatchLimit())) {

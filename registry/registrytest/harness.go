@@ -43,9 +43,11 @@ type Harness struct {
 
 	// Metered returns a driver as Open does, and a function that returns what it has sent and got since it was made.
 	Metered func(t testing.TB, cluster string) (d registry.Registry, spent func() Spent)
-	// MeteredApps: what one application costs to steer does not depend on its service either. It is false if the registry shows what its
-	// clients are given of one application only together with all others.
-	MeteredApps bool
+	// CostGrows is how many bytes of each other instance in its service a call may cost, by its name, as "Get", or "AppEntries()" for all
+	// that steers an application. It is for a registry that can't be asked for less. Calls that are made together share that.
+	CostGrows map[string]int
+	// Others is how many other instances are in the large service in which calls are metered; 0 means 200.
+	Others int
 
 	// Failing returns a driver whose registry answers every attempt with a temporary error, and a function that returns how
 	// many attempts there were.

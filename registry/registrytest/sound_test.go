@@ -449,7 +449,6 @@ func (s *store) harness(wrap func(sound) registry.Registry) registrytest.Harness
 		},
 		LosingAnswers: losing(s, cutError{errors.New("connection reset")}),
 		Metered:       metered(s, 0, 0),
-		MeteredApps:   true,
 		Failing: func(testing.TB) (registry.Registry, func() int) {
 			var attempts atomic.Int64
 			d := process(longLease, func(context.Context) error {

@@ -18,8 +18,8 @@ import (
 const (
 	// maxLines bounds how many wrong entries a failure shows.
 	maxLines = 10
-	// cleaners is how many concurrent calls remove what a case wrote.
-	cleaners = 16
+	// cleaners is how many concurrent calls remove what a case wrote. They are more if each would make more than so many one after another.
+	cleaners, callsOfEach = 16, 50
 )
 
 // world is one case's corner of the registry. It fails the case with what was expected; only the case's own
@@ -82,7 +82,7 @@ func (w *world) cleanUp(d registry.Registry, cluster string) {
 			mine = append(mine, in)
 		}
 	}
-	_ = each(len(mine), cleaners, func(i int) error {
+	_ = each(len(mine), max(cleaners, len(mine)/callsOfEach), func(i int) error {
 		_, err := within(cleanUpTimeout, w, func() (any, error) { return nil, d.Deregister(ctx, mine[i]) })
 		if err != nil {
 			w.Logf("cleaning up: deregistering %s: %v", show(mine[i]), err)

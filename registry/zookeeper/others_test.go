@@ -24,7 +24,7 @@ func TestSuite(t *testing.T) {
 	f, endpoint := newFakeTree(t)
 	cfg := registry.Config{Endpoint: endpoint}
 	h := drivertest.Harness(New, cfg, "")
-	h.Metered = drivertest.Metered(New, cfg)
+	drivertest.Meter(&h, New, cfg, nil)
 	h.LosingAnswers = drivertest.LosingAnswers(New, cfg)
 	h.Foreign = func(_ testing.TB, at registry.Instance) func() {
 		node := "/services/" + at.Service + "/app-" + at.Endpoint()

@@ -54,6 +54,8 @@ type clusterKind struct {
 	syncs bool
 	// fences: what managers have given up is never carried out later.
 	fences bool
+	// told is in Events that ask to restart the servers which they identify; empty if none does.
+	told string
 	// wrongBy is how far a clock jumps that is set wrong, if not as far as usual.
 	wrongBy time.Duration
 	// opens makes a driver that writes what others have, which must need no renewal; nil: there are no others.
@@ -71,7 +73,10 @@ func clusterKinds() map[string]clusterKind {
 			peers: true, lag: 3 * time.Second, wrongBy: 4 * time.Minute, // a server removes what has no lease by its time of day
 		},
 		// A server that was cut off gives its old list until the servers have elected a leader again, which they try every 5 s.
-		"nacos": {section: "driver: nacos", start: nacos.StartCluster, timeout: 5 * time.Second, lag: 7 * time.Second, opens: nacosdriver.New},
+		"nacos": {
+			section: "driver: nacos", start: nacos.StartCluster, timeout: 5 * time.Second, lag: 7 * time.Second, told: misread,
+			opens: nacosdriver.New,
+		},
 		"zookeeper": {
 			section: "driver: zookeeper", start: zookeeper.StartCluster, lag: 2 * time.Second, syncs: true, fences: true,
 			opens: zookeeperdriver.New,
@@ -242,6 +247,9 @@ func (s *servers) begin(ctx context.Context, g *game) error {
 	g.journal.CallsUnseen, g.journal.Drain, s.isForeign = true, s.lag+drainTime, g.journal.IsForeign
 	s.alone, s.say = g.plan.seed%2 == 1, g.out.printf
 	s.first = int(g.plan.seed / 2 % uint64(len(s.endpoints)))
+	if s.told != "" {
+		go s.restartAsTold(ctx, g)
+	}
 	for server, member := range s.cluster.Members() {
 		for _, service := range g.services() {
 			m, forwards := member.(registries.Forwarder)

@@ -57,6 +57,8 @@ func all() []reader {
 		{name: "HAProxy 2.6, DNS", driver: "consul", page: 3 * time.Second, period: time.Second, changes: many,
 			server: consulServer, start: haproxy},
 		{name: "nginx 1.22, consul-template 0.42", driver: "consul", page: 2 * time.Second, changes: many, server: consulServer, start: nginx},
+		{name: "Spring Cloud Consul", driver: "consul", options: map[string]string{"outOfRotation": "delete"},
+			page: immediately, changes: many, server: consulServer, start: springOfConsul},
 		{name: "gRPC for Go", driver: "etcd", page: immediately, changes: many, server: etcdServer, start: grpcOfEtcd},
 		{name: "go-zero 1.10", driver: "etcd", options: map[string]string{"format": "go-zero"},
 			page: immediately, changes: many, server: etcdServer, start: goZero},

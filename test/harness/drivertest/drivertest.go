@@ -10,15 +10,18 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
 
 // Open makes a driver, and closes it in the end.
@@ -165,11 +168,14 @@ func LosingAnswers(
 	}
 }
 
-// Metered is that function of a harness, for a driver whose configuration has one server.
-func Metered(
-	construct registry.Constructor, cfg registry.Config,
-) func(testing.TB, string) (registry.Registry, func() registrytest.Spent) {
-	return func(t testing.TB, cluster string) (registry.Registry, func() registrytest.Spent) {
+// manyOthers is how many instances are in the service in which calls are metered, in a run of that alone. CPU counts then.
+const manyOthers = "ROLLCALL_OTHERS"
+
+// Meter has the suite measure what a driver's calls cost, whose configuration has one server, and what they cost that server, unless nil.
+func Meter(h *registrytest.Harness, construct registry.Constructor, cfg registry.Config, server interface{ PID() int }) {
+	h.Others, _ = strconv.Atoi(os.Getenv(manyOthers)) // else 0: the default
+	alone := h.Others > 0 && server != nil
+	h.Metered = func(t testing.TB, cluster string) (registry.Registry, func() registrytest.Spent) {
 		t.Helper()
 		var bytes, requests atomic.Int64
 		mine := cfg
@@ -190,9 +196,21 @@ func Metered(
 				asked.Store(false)
 			})))
 		})
-		spent := func() registrytest.Spent { return registrytest.Spent{Bytes: bytes.Load(), Requests: requests.Load()} }
-		return Open[registry.Registry](t, construct, mine), spent
+		return Open[registry.Registry](t, construct, mine), func() registrytest.Spent {
+			spent := registrytest.Spent{Bytes: bytes.Load(), Requests: requests.Load()}
+			if alone {
+				spent.CPU, spent.Server = cpu(t, os.Getpid()), cpu(t, server.PID())
+			}
+			return spent
+		}
 	}
+}
+
+func cpu(t testing.TB, pid int) time.Duration {
+	t.Helper()
+	used, err := process.CPU(pid)
+	expect.NoError(t, err)
+	return used
 }
 
 // writing is told what is written to it.

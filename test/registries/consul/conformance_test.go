@@ -96,7 +96,7 @@ func harness(t *testing.T, server *consul.Server, more string) registrytest.Harn
 		return healthy(ctx, server, cluster)
 	}
 	h.LosingAnswers = drivertest.LosingAnswers(driver.New, cfg)
-	h.Metered, h.MeteredApps = drivertest.Metered(driver.New, cfg), true
+	drivertest.Meter(&h, driver.New, cfg, server)
 	h.Foreign = func(t testing.TB, at registry.Instance) func() { return registerItself(t, server, at) }
 	h.Copy = func(t testing.TB, of registry.Instance) func() {
 		return leftBehind(t, cfg, of)

@@ -113,7 +113,7 @@ func harness(t *testing.T, s *etcd.Server, cfg registry.Config, withUsers *etcd.
 	others := registersItself(t, s, cfg)
 	h := drivertest.Harness(driver.New, cfg, "http://")
 	h.LosingAnswers = drivertest.LosingAnswers(driver.New, cfg)
-	h.Metered = drivertest.Metered(driver.New, cfg)
+	drivertest.Meter(&h, driver.New, cfg, s)
 	h.Foreign = func(_ testing.TB, at registry.Instance) func() { return others(at) }
 	h.Copy = copies(t, s, cfg)
 	h.Refusing, h.WrongCredentials = as(stranger, password), as(writer, "not-"+password)

@@ -64,7 +64,8 @@ func harness(t *testing.T, server *eureka.Server) registrytest.Harness {
 		return truth(ctx, server, cluster)
 	}
 	h.LosingAnswers = drivertest.LosingAnswers(driver.New, cfg)
-	// Not Metered: to see whether others have the address, Get reads the whole application, once for all who ask at that moment.
+	drivertest.Meter(&h, driver.New, cfg, server)
+	h.CostGrows = map[string]int{"Get": 2000, "AppEntries()": 2000} // who has an address shows only in the whole application
 	h.Foreign = func(t testing.TB, at registry.Instance) func() {
 		a := newApp(t, server, at)
 		a.Register()

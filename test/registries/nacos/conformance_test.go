@@ -78,8 +78,8 @@ func harness(t *testing.T, s *nacos.Server, endpoint string, opts driver.Options
 		return open(t, config(t, "http://"+registrytest.SilentAddress(t), password, opts))
 	}
 	h.WrongCredentials = func(t testing.TB) registry.Registry { return open(t, config(t, endpoint, wrong, opts)) }
-	// Not MeteredApps: what version 2 gives to clients shows only in a list of the service, which all who ask at that moment share.
-	h.Metered = drivertest.Metered(driver.New, config(t, endpoint, password, long))
+	drivertest.Meter(&h, driver.New, config(t, endpoint, password, long), s)
+	h.CostGrows = map[string]int{"AppEntries()": 2000} // what version 2 gives to clients shows only in a list of the service
 	h.LosingAnswers = drivertest.LosingAnswers(driver.New, config(t, endpoint, password, long))
 	h.Restart = func(t testing.TB) { expect.NoError(t, s.Restart(t.Context())) }
 	placed := long
