@@ -114,6 +114,11 @@ func (o *options) command() *cobra.Command {
 		PersistentPreRun: o.repeat,
 	}
 	root.SetFlagErrorFunc(suggested)
+	// Twenty flags of kubectl's would push what the command does off the screen.
+	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}",
+		"      --rollcall-namespace string   The namespace in which Rollcall is installed. (default \""+orders.Namespace+"\")\n"+
+			"  -n, --namespace string            The namespace of the objects.\n"+
+			"and --context, --kubeconfig, --as and the others of kubectl's that kubectl options lists.", 1))
 	o.flags.AddFlags(root.PersistentFlags())
 	root.PersistentFlags().StringVar(&o.installation, "rollcall-namespace", orders.Namespace,
 		"The namespace in which Rollcall is installed.")

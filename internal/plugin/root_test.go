@@ -157,3 +157,20 @@ users:
 		t.Errorf("the API server was sent the login %v, want the token of the kubeconfig: %s", got, problems)
 	}
 }
+
+// TestHelpFitsAScreen: what a command does is not pushed off the screen by flags that it shares with kubectl.
+func TestHelpFitsAScreen(t *testing.T) {
+	t.Parallel()
+	const width, height = 100, 48
+	for _, c := range Command().Commands() {
+		streams, _, out, _ := genericiooptions.NewTestIOStreams()
+		Run(t.Context(), "test", []string{c.Name(), "--help"}, streams, nil)
+		on, lines := terminal{width: width}, 0
+		for line := range strings.Lines(out.String()) {
+			lines += on.rows([]byte(line))
+		}
+		if lines > height || !strings.Contains(out.String(), "--rollcall-namespace") || strings.Contains(out.String(), "--client-certificate") {
+			t.Errorf("%s --help takes %d lines of %d columns, and %d are a screen:\n%s", c.Name(), lines, width, height, out)
+		}
+	}
+}
