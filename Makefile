@@ -351,7 +351,7 @@ $(STORMS): chaos-%:
 MUTANT ?=
 
 .PHONY: chaos-mutants
-chaos-mutants: ## Hold 22 managers that are broken on purpose against chaos, which must find each; MUTANT=one-of-each is what CI runs.
+chaos-mutants: ## Hold 23 managers that are broken on purpose against chaos, which must find each; MUTANT=one-of-each is what CI runs.
 	@$(READY) chaos
 	@MUTANT='$(MUTANT)' bin/chaos mutants
 

@@ -49,7 +49,8 @@ const action = "Evict"
 const (
 	annotationEvictOnly  = "descheduler.alpha.kubernetes.io/request-evict-only"
 	annotationInProgress = "descheduler.alpha.kubernetes.io/eviction-in-progress"
-	evacuation           = "Eviction triggered evacuation"
+	// Evacuation begins each answer about a pod that leaves by its hooks. The plugin knows it by that too.
+	Evacuation = "Eviction triggered evacuation"
 )
 
 // answerTime is how long an answer may take. The API server waits longer, since it lets the eviction through if none comes.
@@ -611,7 +612,7 @@ func overBudget(pod *lifecycle.Pod, budget *full) admission.Response {
 }
 
 // evacuating answers for a pod that is on its way out.
-func evacuating(message string) admission.Response { return tryAgain(evacuation + ": " + message) }
+func evacuating(message string) admission.Response { return tryAgain(Evacuation + ": " + message) }
 
 // tryAgain answers 429, on which everything that drains nodes tries again. It has no time to wait: with one, clients would
 // wait and retry by themselves, without a word to their users.

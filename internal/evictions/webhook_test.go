@@ -192,7 +192,7 @@ func (w *world) ExpectNoEvent() {
 func TestEvictionBecomesAHookedDeletion(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, podThat(owned))
-	w.ExpectHeld(w.Evict("web-1"), evacuation+": pod web-1 is not evicted directly")
+	w.ExpectHeld(w.Evict("web-1"), Evacuation+": pod web-1 is not evicted directly")
 	pod := w.Pod("web-1")
 	if pod.Labels[kruisev1alpha1.SpecifiedDeleteKey] != "true" || pod.Annotations[lifecycle.AnnotationEndsAt] != "not before 2026-11-22T12:10:00Z" {
 		t.Errorf("labels %v and annotations %v, want the deletion and its limit", pod.Labels, pod.Annotations)
@@ -205,7 +205,7 @@ func TestEvictionBecomesAHookedDeletion(t *testing.T) {
 	w.ExpectEvent("Normal EvictionHooked")
 
 	w.clock.SetTime(w.clock.Now().Add(9 * time.Minute))
-	w.ExpectHeld(w.Evict("web-1"), evacuation+": eviction of pod web-1 is in progress: OpenKruise deletes it once it has left the registry "+
+	w.ExpectHeld(w.Evict("web-1"), Evacuation+": eviction of pod web-1 is in progress: OpenKruise deletes it once it has left the registry "+
 		"and drained; the eviction is not let through before 2026-11-22T12:10:00Z")
 	if now := w.Pod("web-1"); now.ResourceVersion != pod.ResourceVersion {
 		t.Error("the second eviction changed the pod")
@@ -239,10 +239,10 @@ func TestEvictionsAtTheLimitStayWithinTheBudget(t *testing.T) {
 	since := evictedUntil("not before 2026-11-22T11:10:00Z")
 	w := newWorld(t, budgetOf(1), podThat(owned, specified, since), podThat(owned, called("web-2"), specified, since),
 		podThat(owned, called("web-3")), podThat(owned, called("web-4")))
-	w.ExpectHeld(w.Evict("web-1"), evacuation+": OpenKruise has not replaced pod web-1")
+	w.ExpectHeld(w.Evict("web-1"), Evacuation+": OpenKruise has not replaced pod web-1")
 	refused := w.Evict("web-2")
 	w.ExpectHeld(refused, "disruption budget web")
-	if strings.Contains(refused.Result.Message, evacuation) {
+	if strings.Contains(refused.Result.Message, Evacuation) {
 		t.Errorf("the descheduler takes %q for an eviction under way", refused.Result.Message)
 	}
 	w.clock.SetTime(w.clock.Now().Add(20 * time.Second))

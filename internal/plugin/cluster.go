@@ -50,6 +50,8 @@ type cluster struct {
 	rest *rest.Config
 	// forward forwards a port of this machine to one of the pod until the context ends, and returns its address. Tests replace it.
 	forward func(ctx context.Context, pod *corev1.Pod, port string) (local string, err error)
+	// evict asks for the eviction of a pod as a dry run. Tests replace it.
+	evict func(ctx context.Context, pod *corev1.Pod) (warnings string, err error)
 	// namespace is that of the flags or of the kubeconfig's context.
 	namespace string
 	// where describes the cluster to a person.
@@ -101,7 +103,7 @@ func (o *options) cluster() (*cluster, error) {
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
 	made := &cluster{options: o, Client: c, pods: pods, rest: server, namespace: namespace, where: where}
-	made.forward = made.kubectlForward
+	made.forward, made.evict = made.kubectlForward, made.dryEviction
 	return made, nil
 }
 

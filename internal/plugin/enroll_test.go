@@ -48,6 +48,7 @@ func installed(t *testing.T, configuration string, objects ...client.Object) (c 
 	}
 	return &cluster{
 		Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithIndex(&eventsv1.Event{}, "reportingController", reporters).
+			WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
 			WithInterceptorFuncs(interceptor.Funcs{Apply: apply, Patch: patched}).Build(),
 		options: installedOptions(), namespace: "prod",
 	}, applied

@@ -278,19 +278,11 @@ func handlerLines(p Pod) []string {
 	}
 	lines := []string{"Handlers:"}
 	for _, h := range handlersOf(p) {
-		whose := "another controller's: hooks.owned does not list its key"
-		switch {
-		case h.Refused != "":
-			whose = "not used, " + h.Refused
-		case h.Owned:
-			whose = "Rollcall's"
-		}
 		set := "not set"
 		if h.Set {
 			set = "set"
 		}
-		handler := lifecycle.Handler{Label: h.Label, Value: h.Value, Finalizer: h.Finalizer}
-		lines = append(lines, fmt.Sprintf("  %-13s  %s: %s; %s", h.Hook, handler, set, whose))
+		lines = append(lines, h.line(set))
 	}
 	if len(lines) == 1 {
 		return []string{"The workload has no lifecycle hooks."}
@@ -298,18 +290,35 @@ func handlerLines(p Pod) []string {
 	return lines
 }
 
+// line shows a handler, whether it is set, and whose it is.
+func (h *Handler) line(set string) string {
+	whose := "another controller's: hooks.owned does not list its key"
+	switch {
+	case h.Refused != "":
+		whose = "not used, " + h.Refused
+	case h.Owned:
+		whose = "Rollcall's"
+	}
+	handler := lifecycle.Handler{Label: h.Label, Value: h.Value, Finalizer: h.Finalizer}
+	return fmt.Sprintf("  %-13s  %s: %s; %s", h.Hook, handler, set, whose)
+}
+
 // handlersOf are those of the pod's workload, none if that is gone.
 func handlersOf(p Pod) []Handler {
-	all := []Handler{}
 	if p.facts.workload == nil {
-		return all
+		return []Handler{}
 	}
-	for _, n := range lifecycle.HandlersOf(p.facts.workload.Lifecycle) {
+	return handlersIn(p.facts.workload, p.facts.input.Hooks, p.facts.input.Ownership, p.facts.pod)
+}
+
+// handlersIn are those of a workload, and whether the pod has them, which may be nil.
+func handlersIn(w *lifecycle.Workload, hooks lifecycle.Hooks, by lifecycle.Ownership, pod *lifecycle.Pod) []Handler {
+	all := []Handler{}
+	for _, n := range lifecycle.HandlersOf(w.Lifecycle) {
 		h := Handler{
-			Hook: n.Hook, Label: n.Label, Value: n.Value, Finalizer: n.Finalizer,
-			Set: n.SetOn(p.facts.pod), Owned: p.facts.input.Ownership.Owns(n.Key()),
+			Hook: n.Hook, Label: n.Label, Value: n.Value, Finalizer: n.Finalizer, Set: pod != nil && n.SetOn(pod), Owned: by.Owns(n.Key()),
 		}
-		for _, refused := range p.facts.input.Hooks.Refused {
+		for _, refused := range hooks.Refused {
 			if refused.Hook == n.Hook && refused.Handler == n.Handler {
 				h.Refused = refused.Why
 			}

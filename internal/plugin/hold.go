@@ -8,6 +8,7 @@ import (
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -109,17 +110,17 @@ func (c *cluster) allowsHold(ctx context.Context, w *world, p Pod) error {
 			out++
 		}
 	}
-	if most := spares(p, pods); out >= most {
+	if most := sparesOf(p.facts.set, pods); out >= most {
 		return fmt.Errorf("%d of the %d pods of %s are out of rotation or not ready, and its maxUnavailable is %d: wait for them, or use --force",
 			out, pods, p.Workload, most)
 	}
 	return nil
 }
 
-// spares is how many of the workload's pods may be out: its maxUnavailable, and at least one.
-func spares(p Pod, pods int) int {
+// sparesOf is how many pods of the CloneSet may be out, which is nil for another kind: its maxUnavailable, and at least one.
+func sparesOf(set *kruisev1alpha1.CloneSet, pods int) int {
 	allowed := intstr.FromString("20%") // OpenKruise's default
-	if set := p.facts.set; set != nil && set.Spec.UpdateStrategy.MaxUnavailable != nil {
+	if set != nil && set.Spec.UpdateStrategy.MaxUnavailable != nil {
 		allowed = *set.Spec.UpdateStrategy.MaxUnavailable
 	}
 	n, err := intstr.GetScaledValueFromIntOrPercent(&allowed, pods, true)

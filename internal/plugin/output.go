@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/util/jsonpath"
 	"sigs.k8s.io/yaml"
 )
 
@@ -15,11 +17,15 @@ import (
 type form struct {
 	name    string
 	allowed []string
+	// path is the template of jsonpath=TEMPLATE.
+	path *jsonpath.JSONPath
 }
+
+const jsonPath = "jsonpath=TEMPLATE"
 
 // outputFlag adds --output to a command, with the forms for scripts behind those that it has anyway.
 func outputFlag(c *cobra.Command, others ...string) *form {
-	f := &form{allowed: append(others, "json", "yaml")}
+	f := &form{allowed: append(others, "json", "yaml", jsonPath)}
 	c.Flags().VarP(f, "output", "o", "Output format: "+f.forms()+".")
 	return f
 }
@@ -37,19 +43,26 @@ func (f *form) Type() string { return "string" }
 
 // Set takes one of the forms.
 func (f *form) Set(name string) error {
-	if name != "" && !slices.Contains(f.allowed, name) {
+	if template, is := strings.CutPrefix(name, "jsonpath="); is {
+		f.path = jsonpath.New("output").AllowMissingKeys(true)
+		if err := f.path.Parse(template); err != nil {
+			return fmt.Errorf("%q is not a template such as jsonpath='{.pods[*].name}': %w", template, err)
+		}
+		name = jsonPath
+	}
+	if name != "" && !slices.Contains(f.allowed, name) || name == jsonPath && f.path == nil {
 		return fmt.Errorf("must be %s", f.forms())
 	}
 	f.name = name
 	return nil
 }
 
-// forScripts reports whether a program reads the output.
-func (f *form) forScripts() bool { return f.name == "json" || f.name == "yaml" }
+// forScripts reports whether a program reads the output as a document.
+func (f *form) forScripts() bool { return slices.Contains([]string{"json", "yaml", jsonPath}, f.name) }
 
 // once refuses a watch of what a program reads.
 func (f *form) once(watch bool) error {
-	if watch && f.forScripts() {
+	if watch && (f.forScripts() || f.name == "name") {
 		return fmt.Errorf("--watch shows a table: remove --output %s", f.name)
 	}
 	return nil
@@ -58,14 +71,29 @@ func (f *form) once(watch bool) error {
 // print writes a value for a program.
 func (f *form) print(out io.Writer, value any) error {
 	text, err := json.MarshalIndent(value, "", "  ")
-	if err == nil && f.name == "yaml" {
+	switch {
+	case err != nil:
+	case f.name == "yaml":
 		text, err = yaml.JSONToYAML(text)
+	case f.name == jsonPath:
+		text, err = f.chosen(text)
 	}
 	if err != nil {
 		return fmt.Errorf("encoding the output: %w", err)
 	}
 	_, err = fmt.Fprintln(out, string(text))
 	return err
+}
+
+// chosen is what the template chooses of a document.
+func (f *form) chosen(document []byte) ([]byte, error) {
+	var read any
+	var text bytes.Buffer
+	err := json.Unmarshal(document, &read)
+	if err == nil {
+		err = f.path.Execute(&text, read)
+	}
+	return text.Bytes(), err
 }
 
 // list is one for a program, which is not null if it has no item.

@@ -91,13 +91,16 @@ func TestLintForScripts(t *testing.T) {
 func TestForms(t *testing.T) {
 	t.Parallel()
 	for arguments, want := range map[string]string{
-		"status -o xml":              `invalid argument "xml" for "-o, --output" flag: must be wide, json or yaml`,
-		"explain web-1 -o wide":      `invalid argument "wide" for "-o, --output" flag: must be json or yaml`,
+		"status -o xml":              `invalid argument "xml" for "-o, --output" flag: must be wide, name, json, yaml or jsonpath=TEMPLATE`,
+		"explain web-1 -o wide":      `invalid argument "wide" for "-o, --output" flag: must be json, yaml or jsonpath=TEMPLATE`,
 		"status --watch -o json":     "--watch shows a table: remove --output json",
+		"status --watch -o name":     "--watch shows a table: remove --output name",
+		"status -o jsonpath":         "must be wide, name, json, yaml or jsonpath=TEMPLATE",
+		"status -o jsonpath={.a":     `"{.a" is not a template such as jsonpath='{.pods[*].name}'`,
 		"rollout web --watch -oyaml": "--watch shows a table: remove --output yaml",
-		"explain":                    "set the name of one pod, such as: kubectl rollcall explain web-x7k2p -n prod",
+		"explain":                    "set the name of one pod, workload or node, such as: kubectl rollcall explain web-x7k2p -n prod",
 		"rollout web api":            "set the name of one CloneSet, such as: kubectl rollcall rollout web -n prod",
-		"history web -f - -o jsno":   `invalid argument "jsno" for "-o, --output" flag: must be json or yaml`,
+		"history web -f - -o jsno":   `invalid argument "jsno" for "-o, --output" flag: must be json, yaml or jsonpath=TEMPLATE`,
 	} {
 		var errOut bytes.Buffer
 		status := Run(t.Context(), "test", append(strings.Fields(arguments), "--server", "http://127.0.0.1:1"),
@@ -105,6 +108,24 @@ func TestForms(t *testing.T) {
 		if status != exitFailed || !strings.Contains(errOut.String(), want) {
 			t.Errorf("%s: status %d and %q, want %q", arguments, status, &errOut, want)
 		}
+	}
+}
+
+// TestNamesAndPaths: a script takes names, and fields by kubectl's templates.
+func TestNamesAndPaths(t *testing.T) {
+	t.Parallel()
+	s := &status{pods: []Pod{{Name: "web-1", Namespace: "prod"}, {Name: "web-2", Namespace: "prod"}}}
+	for name, want := range map[string]string{
+		"name":                "pod/web-1\npod/web-2\n",
+		"jsonpath={[*].name}": "web-1 web-2\n",
+		`jsonpath={range [*]}{.namespace}/{.name}{","}{end}`: "prod/web-1,prod/web-2,\n",
+		"jsonpath={[*].none}":                                "\n",
+	} {
+		var out bytes.Buffer
+		f := &form{allowed: []string{"name", jsonPath}}
+		expect.NoError(t, f.Set(name))
+		expect.NoError(t, s.write(&out, io.Discard, terminal{}, f, false))
+		expect.Equal(t, want, out.String(), "-o %s", name)
 	}
 }
 

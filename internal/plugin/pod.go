@@ -24,28 +24,47 @@ const freePage = "docs/free-a-pod.md"
 func (o *options) explainCommand() *cobra.Command {
 	var output *form
 	c := &cobra.Command{
-		Use:     "explain POD",
-		Short:   "Show why a pod is in rotation or not, what it waits for, and what you can do",
-		Example: "  kubectl rollcall explain web-x7k2p -n prod",
-		Args:    oneName("pod"),
+		Use:   "explain POD|WORKLOAD|node/NAME",
+		Short: "Show what a pod or a workload waits for and what you can do, or what a drain of a node would do",
+		Long: "Of a pod, show why it is in rotation or not, what it waits for, and what you can do. Of a workload, show what its pods wait for and " +
+			"what that means for its rollout. Of a node, ask for the eviction of each pod that Rollcall manages, as a dry run, and show the answers, " +
+			"the entries that would leave, and how long the drains take.",
+		Example: "  kubectl rollcall explain web-x7k2p -n prod\n  kubectl rollcall explain cloneset/web -n prod\n  kubectl rollcall explain node/node-1",
+		Args:    oneName("pod, workload or node"),
 
 		ValidArgsFunction: o.complete(&corev1.PodList{}, client.HasLabels{appspub.LifecycleStateKey}),
 		RunE: o.connected(func(ctx context.Context, cluster *cluster, arguments []string) error {
-			p, w, err := cluster.pod(ctx, arguments[0])
-			if err != nil {
+			kind, name, err := subjectOf(arguments[0])
+			switch {
+			case err != nil:
 				return err
+			case kind == "":
+				return cluster.explainNamed(ctx, name, output)
+			case kind == kindPod:
+				return cluster.explainPod(ctx, name, output)
+			case kind == kindNode:
+				return cluster.explainNode(ctx, name, output)
+			default:
+				return cluster.explainWorkload(ctx, kind, name, output)
 			}
-			if output.forScripts() {
-				sayFirst(o.ErrOut, p.facts.leaderless)
-				noEntries(o.ErrOut, w.unknown)
-				return output.print(o.Out, o.explained(p, w.unknown))
-			}
-			o.explain(p, w.unknown)
-			return nil
 		}),
 	}
 	output = outputFlag(c)
 	return c
+}
+
+func (c *cluster) explainPod(ctx context.Context, name string, output *form) error {
+	p, w, err := c.pod(ctx, name)
+	if err != nil {
+		return err
+	}
+	if output.forScripts() {
+		sayFirst(c.ErrOut, p.facts.leaderless)
+		noEntries(c.ErrOut, w.unknown)
+		return output.print(c.Out, c.explained(p, w.unknown))
+	}
+	c.explain(p, w.unknown)
+	return nil
 }
 
 // Explained is what a program reads of a pod: [Pod], whose each handler is, and what explain prints for a person.

@@ -196,12 +196,16 @@ func (w *world) notManaged(o *options, r *rollout) error {
 	if !w.watches(set.Namespace) {
 		return notWatched(c, set.Namespace)
 	}
-	how := o.again("enroll %s -n %s", set.Name, set.Namespace) + " gives it hooks"
-	if why := enroll.Obstacle(set, c, nil); why != "" {
-		how = "it can't be enrolled: " + why
-	}
 	return &exitError{exitNotManaged, fmt.Errorf("CloneSet %s/%s is not managed by Rollcall: it has no hook with a handler that "+
-		"Rollcall owns (%s); %s", set.Namespace, set.Name, c.Hooks, how)}
+		"Rollcall owns (%s); %s", set.Namespace, set.Name, c.Hooks, howToEnroll(o, set, enroll.Obstacle(set, c, nil)))}
+}
+
+// howToEnroll is what to do about a CloneSet without hooks.
+func howToEnroll(o *options, set *kruisev1alpha1.CloneSet, obstacle string) string {
+	if obstacle != "" {
+		return "it can't be enrolled: " + obstacle
+	}
+	return o.again("enroll %s -n %s", set.Name, set.Namespace) + " gives it hooks"
 }
 
 // left is what keeps the rollout from being done, empty once no pod waits and each that the partition lets be updated has the new

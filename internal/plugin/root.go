@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -64,7 +65,7 @@ type options struct {
 	warned       []string // what [options.warnOnce] has reported
 	given        string   // the flags of the command line that [options.again] repeats
 	kubectl      string   // those of them that kubectl has too
-	kubectlFlags []string // the same, each as one argument
+	kubectlFlags []string // the same and the token, each as one argument
 }
 
 // Run runs the plugin with the arguments after its name, and returns its exit status. Registries of other drivers than these are not asked.
@@ -113,6 +114,11 @@ func (o *options) command() *cobra.Command {
 		PersistentPreRun: o.repeat,
 	}
 	root.SetFlagErrorFunc(suggested)
+	// Twenty flags of kubectl's would push what the command does off the screen.
+	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}",
+		"      --rollcall-namespace string   The namespace in which Rollcall is installed. (default \""+orders.Namespace+"\")\n"+
+			"  -n, --namespace string            The namespace of the objects.\n"+
+			"and --context, --kubeconfig, --as and the others of kubectl's that kubectl options lists.", 1))
 	o.flags.AddFlags(root.PersistentFlags())
 	root.PersistentFlags().StringVar(&o.installation, "rollcall-namespace", orders.Namespace,
 		"The namespace in which Rollcall is installed.")
@@ -136,31 +142,39 @@ func suggested(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// repeat has the commands to copy be about the same cluster and installation as the person's own.
+// repeat has the kubectl that this command runs, and the commands to copy, be about the same cluster, installation and person as it is
+// itself: with all flags of kubectl's that reach a cluster. A token is not shown.
 func (o *options) repeat(cmd *cobra.Command, _ []string) {
-	repeated := func(names ...string) (text string) {
-		for _, name := range names {
-			f := cmd.Flag(name)
-			if f == nil || !f.Changed || f.Value.String() == "" {
-				continue
-			}
-			values := []string{f.Value.String()}
-			if list, is := f.Value.(interface{ GetSlice() []string }); is {
-				values = list.GetSlice()
-			}
-			for _, value := range values {
-				text += fmt.Sprintf(" --%s=%s", name, shell(value))
-				o.kubectlFlags = append(o.kubectlFlags, fmt.Sprintf("--%s=%s", name, value))
+	o.given, o.kubectl, o.kubectlFlags = "", "", nil
+	all := pflag.NewFlagSet("", pflag.ContinueOnError)
+	o.flags.AddFlags(all)
+	all.VisitAll(func(own *pflag.Flag) {
+		if slices.Contains([]string{"namespace", "request-timeout", "cache-dir", "disable-compression"}, own.Name) {
+			return
+		}
+		for _, value := range givenTo(cmd, own.Name) {
+			o.kubectlFlags = append(o.kubectlFlags, fmt.Sprintf("--%s=%s", own.Name, value))
+			if own.Name != "token" {
+				o.kubectl += fmt.Sprintf(" --%s=%s", own.Name, shell(value))
 			}
 		}
-		return text
+	})
+	o.given = o.kubectl
+	for _, value := range givenTo(cmd, "rollcall-namespace") {
+		o.given += " --rollcall-namespace=" + shell(value)
 	}
-	o.kubectlFlags = nil
-	o.kubectl = repeated("kubeconfig", "context", "cluster", "user", "server", "as", "as-group", "insecure-skip-tls-verify",
-		"certificate-authority", "tls-server-name")
-	own := o.kubectlFlags
-	o.given = o.kubectl + repeated("rollcall-namespace")
-	o.kubectlFlags = own
+}
+
+// givenTo returns the values of a flag on the command line.
+func givenTo(cmd *cobra.Command, name string) []string {
+	f := cmd.Flag(name)
+	if f == nil || !f.Changed || f.Value.String() == "" {
+		return nil
+	}
+	if list, is := f.Value.(pflag.SliceValue); is {
+		return list.GetSlice()
+	}
+	return []string{f.Value.String()}
 }
 
 // again returns a command to copy.

@@ -8,12 +8,14 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
@@ -33,6 +35,35 @@ func TestOnlyYesAgrees(t *testing.T) {
 	}
 }
 
+// TestKubectlIsTheSamePerson: the kubectl that the plugin runs gets every flag that chooses the cluster or the person. A flag that a newer
+// library adds is passed on too.
+func TestKubectlIsTheSamePerson(t *testing.T) {
+	t.Parallel()
+	notPassed := map[string]string{
+		"namespace": "each call has its own", "request-timeout": "it is of one request", "cache-dir": "it chooses nobody", "disable-compression": "it chooses nobody",
+	}
+	o := &options{flags: genericclioptions.NewConfigFlags(true)}
+	root, all := o.command(), pflag.NewFlagSet("", pflag.ContinueOnError)
+	root.AddCommand(&cobra.Command{Use: "look", Run: func(*cobra.Command, []string) {}})
+	o.flags.AddFlags(all)
+	given, want := []string{"look"}, []string(nil)
+	all.VisitAll(func(f *pflag.Flag) {
+		value := map[string]string{"bool": "true"}[f.Value.Type()]
+		if value == "" {
+			value = "a-" + f.Name
+		}
+		argument := "--" + f.Name + "=" + value
+		if given = append(given, argument); notPassed[f.Name] == "" {
+			want = append(want, argument)
+		}
+	})
+	root.SetArgs(given)
+	expect.NoError(t, root.Execute())
+	if !slices.Equal(o.kubectlFlags, want) || !slices.Contains(want, "--token=a-token") {
+		t.Errorf("kubectl is run with %q, want %q", o.kubectlFlags, want)
+	}
+}
+
 // TestCommandsToCopy are about the cluster and the installation that the person's own command was about.
 func TestCommandsToCopy(t *testing.T) {
 	t.Parallel()
@@ -41,7 +72,7 @@ func TestCommandsToCopy(t *testing.T) {
 		"-n pay --context=kind": "kubectl rollcall skip web -n prod --context=kind",
 		"--as=a --as-group=b --as-group=c --token=secret": "kubectl rollcall skip web -n prod --as=a --as-group=b --as-group=c",
 		"--insecure-skip-tls-verify --tls-server-name=a --certificate-authority=b": "kubectl rollcall skip web -n prod " +
-			"--insecure-skip-tls-verify=true --certificate-authority=b --tls-server-name=a",
+			"--certificate-authority=b --insecure-skip-tls-verify=true --tls-server-name=a",
 		"--rollcall-namespace two --kubeconfig=/tmp/a'b": `kubectl rollcall skip web -n prod --kubeconfig='/tmp/a'\''b' --rollcall-namespace=two`,
 	} {
 		o := &options{flags: genericclioptions.NewConfigFlags(true)}
@@ -124,5 +155,22 @@ users:
 	Run(t.Context(), "test", []string{"status", "--kubeconfig", path}, streams, nil)
 	if got := login.Load(); got != "Bearer "+token {
 		t.Errorf("the API server was sent the login %v, want the token of the kubeconfig: %s", got, problems)
+	}
+}
+
+// TestHelpFitsAScreen: what a command does is not pushed off the screen by flags that it shares with kubectl.
+func TestHelpFitsAScreen(t *testing.T) {
+	t.Parallel()
+	const width, height = 100, 48
+	for _, c := range Command().Commands() {
+		streams, _, out, _ := genericiooptions.NewTestIOStreams()
+		Run(t.Context(), "test", []string{c.Name(), "--help"}, streams, nil)
+		on, lines := terminal{width: width}, 0
+		for line := range strings.Lines(out.String()) {
+			lines += on.rows([]byte(line))
+		}
+		if lines > height || !strings.Contains(out.String(), "--rollcall-namespace") || strings.Contains(out.String(), "--client-certificate") {
+			t.Errorf("%s --help takes %d lines of %d columns, and %d are a screen:\n%s", c.Name(), lines, width, height, out)
+		}
 	}
 }

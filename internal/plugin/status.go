@@ -25,7 +25,8 @@ func (o *options) statusCommand() *cobra.Command {
 		Short: "List the pods that Rollcall manages, waiting pods first",
 		Long:  "List the pods that Rollcall manages, waiting pods first: all, or the named pods and those of the named workloads.",
 		Example: "  kubectl rollcall status --watch\n  kubectl rollcall status web -n prod\n  kubectl rollcall status -A -o wide\n" +
-			"  kubectl rollcall status -l app=web -o json",
+			"  kubectl rollcall status -l app=web -o json\n" +
+			"  kubectl rollcall status -A -o jsonpath='{range [*]}{.namespace}/{.name}{\"\\n\"}{end}'",
 		ValidArgsFunction: o.complete(&corev1.PodList{}, client.HasLabels{appspub.LifecycleStateKey}),
 		RunE: o.connected(func(ctx context.Context, cluster *cluster, names []string) error {
 			if err := output.once(watch); err != nil {
@@ -51,7 +52,7 @@ func (o *options) statusCommand() *cobra.Command {
 		}),
 	}
 	c.Flags().BoolVarP(&all, "all-namespaces", "A", false, "List the pods of all namespaces.")
-	output = outputFlag(c, "wide")
+	output = outputFlag(c, "wide", "name")
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "Refresh every second until you press Ctrl-C.")
 	c.Flags().StringVarP(&selector, "selector", "l", "", "List only pods with these labels, such as app=web.")
 	return c
@@ -115,6 +116,12 @@ func (s *status) write(out, notes io.Writer, on terminal, output *form, all bool
 			where = "called " + strings.Join(s.names, " or ") + ", or of a workload of that name, " + where
 		}
 		fmt.Fprintf(notes, "Rollcall manages no pods %s%s\n", where, otherwise)
+		return nil
+	}
+	if output.name == "name" {
+		for _, p := range s.pods {
+			fmt.Fprintln(out, "pod/"+p.Name)
+		}
 		return nil
 	}
 	if output.name == "wide" {

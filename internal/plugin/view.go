@@ -131,7 +131,7 @@ func (w *world) view(pod *lifecycle.Pod) (Pod, bool) {
 	}
 	if workload != nil {
 		p.Workload = workload.GetName()
-		p.facts.set, _ = workload.Object.(*kruisev1alpha1.CloneSet)
+		p.facts.set = cloneSetOf(workload)
 	}
 	if moved, err := lifecycle.MovedAt(pod); err == nil {
 		p.Since = &metav1.Time{Time: moved}
@@ -142,6 +142,12 @@ func (w *world) view(pod *lifecycle.Pod) (Pod, bool) {
 	w.drainOf(&p)
 	w.reasoned(&p)
 	return p, input.Managed()
+}
+
+// cloneSetOf is nil for a workload of another kind.
+func cloneSetOf(w *clusterstate.Workload) *kruisev1alpha1.CloneSet {
+	set, _ := w.Object.(*kruisev1alpha1.CloneSet)
+	return set
 }
 
 // trafficOf is zero for shares that the manager refuses.

@@ -83,6 +83,15 @@ func failing() trial {
 					return nil`},
 			},
 			{
+				// The log of the two above shows acknowledgements that were none. This one asks nothing, and its log shows that.
+				name: "a release asks no registry", finds: []string{"history"}, says: "released before acknowledged",
+				override: override{visit, "(*entry).bring", `
+					if e.Want != lifecycle.InService {
+						return waiting.Blocker{}
+					}
+					return original(ctx)`},
+			},
+			{
 				name: "a drain never ends", finds: []string{"stuck"},
 				override: override{"internal/plan", "Drain.state", `
 					s := original(now)
@@ -385,7 +394,7 @@ func (f finding) rule() string {
 
 // ruleNames are those of the checker, and of the calm.
 func ruleNames() []string {
-	return []string{"I1", "I2", "I3", "I9", "I10", "where", "metadata", "weight", "end", "lease"}
+	return []string{"I1", "I2", "I3", "I9", "I10", "where", "metadata", "weight", "end", "lease", "history"}
 }
 
 // rulesOf are the rules that did not hold, each once.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	rollcall "github.com/rollcall-dev/rollcall/internal/history"
 	"github.com/rollcall-dev/rollcall/test/harness/checker"
 )
 
@@ -126,6 +127,7 @@ func (g *game) verdict(replay string, histories int) error {
 	g.journal.Conclude(time.Now())
 	g.report.flipped(g.journal.Broken())
 	g.panicked()
+	g.logged()
 	g.tell(histories)
 	r, n := &g.report, g.journal.Counts()
 	met := g.met(n)
@@ -191,4 +193,24 @@ func (g *game) panicked() {
 			g.report.note(fmt.Sprintf("manager %s panicked, see %s:\n%s", one.name, one.manager.LogPath(), fault))
 		}
 	}
+}
+
+// logged holds what the managers logged to the rules of their history, which must show nothing that chaos does not see.
+func (g *game) logged() {
+	var logs [][]byte
+	for _, one := range g.managers.all {
+		logs = append(logs, []byte(one.manager.Log()))
+	}
+	lines, found := inLogs(logs...)
+	g.out.plain(fmt.Sprintf("history: %d lines in the managers' logs, %d findings", lines, len(found)))
+	g.report.find(found)
+}
+
+// inLogs is what kubectl rollcall history finds in logs, and in how many lines.
+func inLogs(logs ...[]byte) (lines int, found []finding) {
+	told := rollcall.Read(logs...)
+	for _, f := range told.Findings() {
+		found = append(found, finding{kind: wrong, uid: f.UID, at: f.At, text: fmt.Sprintf("history: %s: pod %s: %s", f.Rule, f.Pod.Name, f.Text)})
+	}
+	return len(told.Lines()), found
 }

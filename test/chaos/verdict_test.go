@@ -85,6 +85,16 @@ func TestVerdict(t *testing.T) {
 			fails: true,
 			want:  []string{"no manager's patch did it", "1 early flips"},
 		},
+		"a log that shows an early release": {
+			reason: "the history finds what a person would be shown",
+			log: `{"ts":"2026-11-22T10:00:01Z","logger":"history","msg":"registered","uid":"u","pod":"web","registry":"r","service":"s","endpoint":"10.0.0.1:80"}
+{"ts":"2026-11-22T10:00:02Z","logger":"history","msg":"released","uid":"u","pod":"web","hook":"preDelete","rotation":"removed","by":"acknowledgement","entries":["r s 10.0.0.1:80"]}
+`,
+			fails: true, want: []string{
+				"history: 2 lines in the managers' logs, 1 findings", "WRONG at ",
+				"history: released before acknowledged: pod web: hook preDelete was released although r s 10.0.0.1:80 was in rotation", "1 wrong",
+			},
+		},
 		"a manager died": {
 			reason: "what it says last is not always the panic",
 			log:    "one\nfatal error: all goroutines are asleep\n" + strings.Repeat("more\n", 10_000),
