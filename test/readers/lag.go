@@ -27,6 +27,8 @@ type reader struct {
 	name, driver string
 	// options are the driver's.
 	options map[string]string
+	// entry makes the entry of a pod what the reader expects; nil if that is any.
+	entry func(registry.Instance) registry.Instance
 	// set is what docs/readers.md says to set, and how late the reader is at most.
 	set advice
 	// period is how often it looks, if it does not watch: changes come at any moment of it.
@@ -60,7 +62,7 @@ func (r reader) measure(ctx context.Context) (m measured, err error) {
 	if err != nil {
 		return m, err
 	}
-	all, err := servePods(ctx)
+	all, err := servePods(ctx, r.entry)
 	if err != nil {
 		return m, err
 	}

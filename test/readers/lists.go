@@ -9,10 +9,12 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/etcd"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/java/dubbo"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/java/spring"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/nacos"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/zookeeper"
@@ -137,6 +139,32 @@ func finds(ctx context.Context, reader *spring.Reader, err error, by func(*sprin
 		instances, err := by(reader, service)
 		for _, one := range instances {
 			all = append(all, strings.TrimPrefix(one.URI, "http://"))
+		}
+		return all, err
+	}, nil
+}
+
+// asDubbo is an entry as a provider of Dubbo registers for its interface.
+func asDubbo(in registry.Instance) registry.Instance {
+	in.Service = dubbo.Interface(service)
+	in.Metadata = map[string]string{
+		"protocol": "dubbo", "path": "org.example.Shop", "interface": "org.example.Shop", "version": "1.0.0", "group": service,
+		"side": "provider", "category": "providers", "methods": "pod", "application": service,
+	}
+	return in
+}
+
+// dubboConsumer is what a consumer calls by the interface's entries.
+func dubboConsumer(ctx context.Context, s server, _ []*pod) (given, error) {
+	consumer, err := dubbo.StartConsumer(ctx, s.(*nacos.Server).DubboURL(), service) //nolint:forcetypeassert // its row has that server
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(ctx, consumer.Stop)
+	return func(ctx context.Context) (all []string, err error) {
+		known, err := consumer.KnownByInterface(ctx)
+		for _, one := range known {
+			all = append(all, one.String())
 		}
 		return all, err
 	}, nil

@@ -16,6 +16,7 @@ import (
 type pod struct {
 	address, endpoint string
 	port              int
+	entry             func(registry.Instance) registry.Instance
 	// ended has it answer nobody, as between two versions.
 	ended atomic.Bool
 }
@@ -23,10 +24,10 @@ type pod struct {
 const loopback = "127.0.0.1"
 
 // servePods serves until the context ends, at addresses of their own and one port, since readers of A records know no other.
-func servePods(ctx context.Context) (all []*pod, err error) {
+func servePods(ctx context.Context, entry func(registry.Instance) registry.Instance) (all []*pod, err error) {
 	port := 0
 	for i := range pods {
-		p := &pod{address: "127.0.0." + strconv.Itoa(i+1)}
+		p := &pod{address: "127.0.0." + strconv.Itoa(i+1), entry: entry}
 		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(p.address, strconv.Itoa(port)))
 		if err != nil {
 			return nil, fmt.Errorf("listening: %w", err)
@@ -51,8 +52,12 @@ func servePods(ctx context.Context) (all []*pod, err error) {
 
 func (p *pod) instance() registry.Instance {
 	name := "web-" + p.address
-	return registry.Instance{
+	in := registry.Instance{
 		Service: service, Address: p.address, Port: p.port, Cluster: "readers", Namespace: "shop", Pod: name, UID: "uid-of-" + name,
 		Registry: "default",
 	}
+	if p.entry != nil {
+		in = p.entry(in)
+	}
+	return in
 }

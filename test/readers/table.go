@@ -51,7 +51,7 @@ func zookeeperServer(ctx context.Context) (server, error) {
 
 // all are the readers that run here. One that watches, or asks for each request, notices within a second, whatever the machine does.
 func all() []reader {
-	const many, some, few = 30, 10, 6
+	const many, some, few = 30, 10, 4
 	const often, twice = 5, 2
 	immediately := advice{time.Second, time.Second}
 	return []reader{
@@ -80,6 +80,8 @@ func all() []reader {
 			changes: few, rollouts: 1, server: nacosServer, start: balancerOfNacos()},
 		{name: "Spring Cloud LoadBalancer, cache.ttl=5s", driver: "nacos", set: advice{6 * time.Second, 6 * time.Second}, period: 5 * time.Second,
 			changes: some, rollouts: twice, server: nacosServer, start: balancerOfNacos("--spring.cloud.loadbalancer.cache.ttl=5s")},
+		{name: "Dubbo 3.3, by interface", driver: "nacos", entry: asDubbo, set: advice{6 * time.Second, 6 * time.Second}, period: 5 * time.Second,
+			changes: some, rollouts: twice, server: nacosServer, start: dubboConsumer},
 		{name: "Curator's ServiceProvider", driver: "zookeeper", set: immediately, changes: many, rollouts: often, server: zookeeperServer,
 			start: curator},
 		{name: "Spring Cloud Netflix", driver: "eureka", set: advice{time.Minute, time.Minute}, period: 30 * time.Second, changes: few, rollouts: 1,
