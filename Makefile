@@ -13,6 +13,10 @@ TAGS := grpcnotrace
 # The version comes from LDFLAGS, because Go's own stamp fails in a checkout of another user.
 export GOFLAGS := $(strip $(shell go env GOFLAGS) -buildvcs=false)
 
+# Python's packages are pinned by hash, in a venv for each state of the pins.
+venv = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/rollcall/$(1)-$(firstword $(shell sha256sum $(2)))
+fill-venv = [[ -e $(1)/done ]] || { python3 -m venv $(1) && $(1)/bin/pip install --quiet --require-hashes -r $(2) && touch $(1)/done; }
+
 # One setting for everything but the race detector, which needs C, so that Go's cache holds one other build of each library.
 export CGO_ENABLED := 0
 
@@ -386,10 +390,13 @@ bench-registries: ## Compare 1,000 registrations with those of each real registr
 # Words of which one is in the name of each reader that is measured; empty is all.
 READERS ?=
 
+READERS_VENV = $(call venv,readers,test/readers/requirements.txt)
+
 .PHONY: readers
-readers: ## Measure how late clients of real registries notice a change, in 15 minutes; READERS='nginx gRPC' takes some.
+readers: ## Measure how late clients of real registries notice a change, and what rollouts lose, in 45 minutes; READERS='nginx gRPC' takes some.
+	@$(call fill-venv,$(READERS_VENV),test/readers/requirements.txt)
 	@go build -o bin/readers ./test/readers
-	@READERS='$(READERS)' bin/readers
+	@PATH="$(READERS_VENV)/bin:$$PATH" READERS='$(READERS)' bin/readers
 
 .PHONY: demo
 demo: ## Show the main job on a real OpenKruise; REGISTRY=consul uses that driver, KEEP=1 keeps it running until Ctrl-C.
@@ -468,9 +475,9 @@ undeploy: ## Remove Rollcall from the cluster; docs/uninstall.md shows what to d
 
 ##@ Site
 
-# The tag, or dev. MkDocs and what it needs are pinned by hash, in a venv for each state of the pins.
+# The tag, or dev. MkDocs and what it needs are in a venv.
 SITE_VERSION ?= $(shell git describe --tags --exact-match 2>/dev/null || echo dev)
-SITE_VENV = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/rollcall/site-$(firstword $(shell sha256sum hack/site/requirements.txt))
+SITE_VENV = $(call venv,site,hack/site/requirements.txt)
 IN_VENV = PATH="$(SITE_VENV)/bin:$$PATH" NO_MKDOCS_2_WARNING=1 SITE_VERSION='$(SITE_VERSION)'
 
 .PHONY: docs-site
@@ -504,8 +511,7 @@ docs-site-publish: site-venv ## Add the site of SITE_VERSION to the branch gh-pa
 
 .PHONY: site-venv
 site-venv:
-	@[[ -e $(SITE_VENV)/done ]] || { python3 -m venv $(SITE_VENV) && \
-		$(SITE_VENV)/bin/pip install --quiet --require-hashes -r hack/site/requirements.txt && touch $(SITE_VENV)/done; }
+	@$(call fill-venv,$(SITE_VENV),hack/site/requirements.txt)
 
 ##@ Release
 

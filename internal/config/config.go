@@ -86,7 +86,7 @@ type Registry struct {
 
 // Resync is how a registry is compared with the cluster.
 type Resync struct {
-	// Interval is how long after one comparison the next one begins.
+	// Interval is how long after one comparison the next one begins; with zero it follows from the number of entries.
 	Interval time.Duration
 	// MaxRemovals is how many of this cluster's entries one comparison may remove: a number, or a percentage.
 	MaxRemovals intstr.IntOrString

@@ -57,7 +57,7 @@ func TestParseDefaults(t *testing.T) {
 		Service:           service.Rules{Name: "{label:app}", Address: "PodIP", NetworkAddresses: service.PrivateRanges()},
 		Drain:             drain.Fixed(15 * time.Second),
 		PanicThreshold:    50,
-		Resync:            Resync{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")},
+		Resync:            Resync{MaxRemovals: intstr.FromString("20%")},
 		Features:          Features{Evictions: Evictions{Limit: 10 * time.Minute, Name: "rollcall-evictions"}},
 		single:            true,
 	}
@@ -259,7 +259,6 @@ warmUp:
   countsAs: Start
 panicThreshold: 50%
 resync:
-  interval: 1m0s
   maxRemovals: 20%
 enroll: false
 podCondition: false

@@ -47,7 +47,7 @@ func (c *Config) read(o *object, limits Limits) {
 	o.object("unready", func(o *object) { c.UnreadyAfter = o.unreadyAfter("after") })
 	c.PanicThreshold = o.percent("panicThreshold", 50)
 	o.object("resync", func(o *object) {
-		c.Resync = Resync{Interval: o.duration("interval", time.Minute, time.Second), MaxRemovals: o.maxRemovals("maxRemovals", "20%")}
+		c.Resync = Resync{Interval: o.duration("interval", 0, time.Second), MaxRemovals: o.maxRemovals("maxRemovals", "20%")}
 	})
 	o.object("proceedAfter", func(o *object) {
 		c.ProceedAfter = lifecycle.FailurePolicy{

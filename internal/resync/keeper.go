@@ -126,6 +126,8 @@ func (k *keeper) compareAll(ctx context.Context) {
 // run is one comparison with its outcome.
 type run struct {
 	began time.Time
+	// listed counts all entries, those of other clusters too.
+	listed int
 	// owned counts this cluster's entries; unknown are those of pods that the reconciler has not seen.
 	owned   int
 	unknown []registry.Entry
@@ -150,13 +152,13 @@ func (k *keeper) turn(ctx context.Context) time.Duration {
 	}
 	switch {
 	case ctx.Err() != nil || !k.resync.has(k): // the closed client failed the run
-		return policy.Interval
+		return policy.interval(0)
 	case r.err == nil && !synced:
 		_ = wait.PollUntilContextCancel(ctx, syncRecheck, false, func(context.Context) (bool, error) { return k.resync.Synced(), nil })
 		return 0 // or never, if the context has ended
 	}
 	k.report(r)
-	return k.next(r, policy.Interval)
+	return k.next(r, policy.interval(r.listed))
 }
 
 func (k *keeper) next(r *run, interval time.Duration) time.Duration {
@@ -279,6 +281,7 @@ func (k *keeper) list(ctx context.Context, r *run) (owned, foreign []registry.En
 	if err != nil {
 		return nil, nil, fmt.Errorf("listing: %w", err)
 	}
+	r.listed = len(entries)
 	for _, e := range entries {
 		switch {
 		case e.State == registry.Foreign:

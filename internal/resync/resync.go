@@ -20,10 +20,20 @@ import (
 
 // Policy is when to compare, and how much to remove unasked.
 type Policy struct {
-	// Interval is the longest pause between two runs.
+	// Interval is the longest pause between two runs; with zero it follows from the number of entries.
 	Interval time.Duration
 	// MaxRemovals limits the removals of one run per registry; see [allowed].
 	MaxRemovals intstr.IntOrString
+}
+
+// interval is the longest pause after a run that listed so many entries. By default lists bring 10,000 entries a minute on average, and
+// what others change is found within ten minutes: RollcallResyncFails fires after 15.
+func (p Policy) interval(entries int) time.Duration {
+	const shortest, longest, perEntry = time.Minute, 10 * time.Minute, time.Minute / 10_000
+	if p.Interval > 0 {
+		return p.Interval
+	}
+	return min(max(shortest, time.Duration(entries)*perEntry), longest)
 }
 
 // Pods must be safe for concurrent use.
@@ -111,7 +121,7 @@ func (r *Resync) Apply(policy Policy, registries registryclient.Registries) {
 	}
 	r.policy, r.keepers = policy, next
 	r.approvals.keep(func(registry string) bool { return next[registry] != nil })
-	r.Metrics.Interval(policy.Interval)
+	r.Metrics.Interval(policy.interval(0))
 	poke(r.applied)
 }
 

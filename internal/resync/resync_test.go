@@ -812,3 +812,22 @@ func seconds(at time.Time) float64 { return float64(at.UnixMilli()) / 1000 }
 type entryless struct{ registry.Registry }
 
 func (entryless) Traits() registry.Traits { return registry.Traits{FollowsCondition: true} }
+
+func TestIntervalFollowsFromEntries(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		set     time.Duration
+		entries int
+		want    time.Duration
+		reason  string
+	}{
+		{0, 0, time.Minute, "nothing was listed yet"},
+		{0, 10_000, time.Minute, "the most that is listed each minute"},
+		{0, 30_000, 3 * time.Minute, "as many entries a minute as of 10,000"},
+		{0, 4_000_000, 10 * time.Minute, "drift is found before the alert fires"},
+		{30 * time.Second, 4_000_000, 30 * time.Second, "the configuration wins"},
+		{time.Hour, 1, time.Hour, "the configuration wins"},
+	} {
+		expect.Equal(t, tt.want, Policy{Interval: tt.set}.interval(tt.entries), "%s", tt.reason)
+	}
+}

@@ -41,9 +41,9 @@ func (w *watch) askAbout(ctx context.Context, state registry.State) {
 	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
 		to := time.Now()
 		policy, _ := r.inForce()
-		err := w.ask(ctx, slices.DeleteFunc(r.Pods.Steered(w.keeper.name, in), func(one registry.Instance) bool {
-			return in && !isTurn(one, policy.Interval, from, to)
-		}))
+		steered := r.Pods.Steered(w.keeper.name, in)
+		interval := policy.interval(len(steered))
+		err := w.ask(ctx, slices.DeleteFunc(steered, func(one registry.Instance) bool { return in && !isTurn(one, interval, from, to) }))
 		if from = to; ctx.Err() == nil && r.has(w.keeper) {
 			trouble.tell(logger, err,
 				"asking for applications' entries fails, and what others change of them goes unnoticed until it succeeds again",

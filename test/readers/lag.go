@@ -19,7 +19,7 @@ const (
 	// every is how often a reader is asked.
 	every    = 2 * time.Millisecond
 	patience = 5 * time.Minute
-	pods     = 3
+	pods     = 2
 )
 
 // reader is one that looks services up in a registry.
@@ -27,25 +27,32 @@ type reader struct {
 	name, driver string
 	// options are the driver's.
 	options map[string]string
-	// page is how late it is at most, by docs/readers.md.
-	page time.Duration
-	// period is how often it looks, if it does not watch: changes come at any moment of it. changes is how many there are.
-	period  time.Duration
-	changes int
+	// entry makes the entry of a pod what the reader expects; nil if that is any.
+	entry func(registry.Instance) registry.Instance
+	// set is what docs/readers.md says to set, and how late the reader is at most.
+	set advice
+	// period is how often it looks, if it does not watch: changes come at any moment of it.
+	period time.Duration
+	// changes and rollouts are how many there are.
+	changes, rollouts int
+	// proxies is one that sends the requests itself.
+	proxies bool
 	server  func(context.Context) (server, error)
 	// start returns what gives the endpoints to which it sends requests now.
 	start func(ctx context.Context, s server, pods []*pod) (given, error)
 }
 
+// given of a reader that proxies has also those that answered before an error.
 type given func(context.Context) ([]string, error)
 
 // server is a registry's. It ends with the context.
 type server interface{ Version() string }
 
-// measured is how late each change was noticed.
+// measured is how late each change was noticed, and what rollouts lost.
 type measured struct {
-	registry  string
-	out, back []time.Duration
+	registry   string
+	out, back  []time.Duration
+	full, less traffic
 }
 
 func (r reader) measure(ctx context.Context) (m measured, err error) {
@@ -55,7 +62,7 @@ func (r reader) measure(ctx context.Context) (m measured, err error) {
 	if err != nil {
 		return m, err
 	}
-	all, err := servePods(ctx, pods)
+	all, err := servePods(ctx, r.entry)
 	if err != nil {
 		return m, err
 	}
@@ -69,6 +76,7 @@ func (r reader) measure(ctx context.Context) (m measured, err error) {
 			return m, fmt.Errorf("registering: %w", err)
 		}
 	}
+	renew(ctx, d, all)
 	now, err := r.start(ctx, s, all)
 	if err != nil {
 		return m, err
@@ -83,7 +91,37 @@ func (r reader) measure(ctx context.Context) (m measured, err error) {
 			return m, err
 		}
 	}
+	for _, these := range []struct {
+		set  advice
+		into *traffic
+	}{{r.set, &m.full}, {r.less(), &m.less}} {
+		if *these.into, err = r.rollOut(ctx, d, now, all, these.set); err != nil {
+			return m, err
+		}
+	}
 	return m, nil
+}
+
+// renew renews the entries until the context ends, if they need it. One that expires would be out before it is taken out.
+func renew(ctx context.Context, d registry.Registry, all []*pod) {
+	h, can := d.(registry.Heartbeater)
+	interval := registry.TraitsOf(d).HeartbeatInterval
+	if !can || interval == 0 {
+		return
+	}
+	go func() {
+		for ticker := time.NewTicker(interval); ; {
+			select {
+			case <-ctx.Done():
+				ticker.Stop()
+				return
+			case <-ticker.C:
+			}
+			for _, p := range all {
+				_ = h.Heartbeat(ctx, p.instance()) // the next one is before the entry expires
+			}
+		}
+	}()
 }
 
 // outAndBack takes the pod out and puts it back, each as soon as the reader has noticed the change before.
@@ -94,6 +132,9 @@ func (r reader) outAndBack(ctx context.Context, d registry.Registry, now given, 
 		into *[]time.Duration
 	}{{d.FailOver, false, &m.out}, {d.Register, true, &m.back}} {
 		pause(ctx, r.period)
+		if all, err := now(ctx); err == nil && slices.Contains(all, in.Endpoint()) == change.in {
+			return fmt.Errorf("the reader gives %v: that %s is given was to become %t with the next change", all, in.Endpoint(), change.in)
+		}
 		if err := change.call(ctx, in); err != nil {
 			return fmt.Errorf("changing an entry: %w", err)
 		}
@@ -107,10 +148,12 @@ func (r reader) outAndBack(ctx context.Context, d registry.Registry, now given, 
 }
 
 // pause has the next change come at any moment of a period.
-func pause(ctx context.Context, period time.Duration) {
+func pause(ctx context.Context, period time.Duration) { wait(ctx, rand.N(period+every)) }
+
+func wait(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
-	case <-time.After(rand.N(period + every)):
+	case <-time.After(d):
 	}
 }
 

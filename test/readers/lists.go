@@ -6,15 +6,15 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 
-	"github.com/rollcall-dev/rollcall/test/harness/process"
+	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/etcd"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/java/dubbo"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/java/spring"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/nacos"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/zookeeper"
@@ -51,6 +51,17 @@ func goZero(ctx context.Context, s server, _ []*pod) (given, error) {
 	return follows(ctx, "gozero", "-endpoint", endpointOf(s), "-key", service)
 }
 
+func kitex(ctx context.Context, s server, _ []*pod) (given, error) {
+	return follows(ctx, "kitex", "-endpoint", endpointOf(s), "-service", service)
+}
+
+// traefik is Traefik's provider alone: what Traefik routes to.
+func traefik(more ...string) func(context.Context, server, []*pod) (given, error) {
+	return func(ctx context.Context, s server, _ []*pod) (given, error) {
+		return follows(ctx, "traefik", append(more, "-endpoint", strings.TrimPrefix(endpointOf(s), "http://"), "-service", service)...)
+	}
+}
+
 func nacosClient(ctx context.Context, s server, _ []*pod) (given, error) {
 	client, err := s.(*nacos.Server).Subscribe(ctx, service) //nolint:forcetypeassert // its row has that server
 	if err != nil {
@@ -67,26 +78,14 @@ func nacosClient(ctx context.Context, s server, _ []*pod) (given, error) {
 	}, nil
 }
 
-// coreDNS asks CoreDNS for each request.
+// coreDNS asks CoreDNS for each request, and CoreDNS its cache.
 func coreDNS(ctx context.Context, s server, _ []*pod) (given, error) {
-	program, err := build(ctx, "./coredns")
+	dns, err := s.(*etcd.Server).StartCoreDNS(ctx, "cache") //nolint:forcetypeassert // its row has that server
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "rollcall-readers-")
-	if err != nil {
-		return nil, fmt.Errorf("making a folder: %w", err)
-	}
-	context.AfterFunc(ctx, func() { _ = os.RemoveAll(dir) })
-	port, err := process.FreePortWith(ctx)
-	if err != nil {
-		return nil, err
-	}
-	at := filepath.Join(dir, "Corefile")
-	if err := write(at, "skydns.local:%d {\n bind %s\n etcd {\n  endpoint %s\n }\n}\n", port, loopback, endpointOf(s)); err != nil {
-		return nil, err
-	}
-	return asks(net.JoinHostPort(loopback, strconv.Itoa(port)), service+".skydns.local"), run(ctx, dir, program, "-conf", at)
+	context.AfterFunc(ctx, dns.Stop)
+	return asks(dns.Address, service+".skydns.local"), nil
 }
 
 func consulDNS(_ context.Context, s server, _ []*pod) (given, error) {
@@ -95,13 +94,17 @@ func consulDNS(_ context.Context, s server, _ []*pod) (given, error) {
 
 // asks resolves the name's SRV records, without a cache.
 func asks(dns, name string) given {
-	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "tcp", dns)
-	}}
+	resolver := registries.Resolver(dns)
 	return func(ctx context.Context) (all []string, err error) {
 		_, records, err := resolver.LookupSRV(ctx, "", "", name)
 		for _, r := range records {
-			all = append(all, net.JoinHostPort(loopback, strconv.Itoa(int(r.Port))))
+			hosts, gone := resolver.LookupHost(ctx, r.Target)
+			if gone != nil {
+				continue // since
+			}
+			for _, host := range hosts {
+				all = append(all, net.JoinHostPort(host, strconv.Itoa(int(r.Port))))
+			}
 		}
 		return all, err
 	}
@@ -114,25 +117,59 @@ func springOfConsul(ctx context.Context, s server, _ []*pod) (given, error) {
 
 func springOfNacos(ctx context.Context, s server, _ []*pod) (given, error) {
 	reader, err := s.(*nacos.Server).StartSpringReader(ctx) //nolint:forcetypeassert // its row has that server
-	return finds(ctx, reader, err)
+	return finds(ctx, reader, err, (*spring.Reader).Instances)
+}
+
+// balancerOfNacos is what Spring Cloud LoadBalancer chooses from.
+func balancerOfNacos(properties ...string) func(context.Context, server, []*pod) (given, error) {
+	return func(ctx context.Context, s server, _ []*pod) (given, error) {
+		reader, err := s.(*nacos.Server).StartSpringReader(ctx, properties...) //nolint:forcetypeassert // its row has that server
+		return finds(ctx, reader, err, (*spring.Reader).Balanced)
+	}
 }
 
 func springOfEureka(ctx context.Context, s server, _ []*pod) (given, error) {
 	const fetches = 30                                                  // Eureka's default
 	reader, err := eureka.StartReader(ctx, s.(*eureka.Server), fetches) //nolint:forcetypeassert // its row has that server
-	return finds(ctx, reader, err)
+	return finds(ctx, reader, err, (*spring.Reader).Instances)
 }
 
-// finds is what Spring's DiscoveryClient finds.
-func finds(ctx context.Context, reader *spring.Reader, err error) (given, error) {
+// finds is what a Spring application gets.
+func finds(ctx context.Context, reader *spring.Reader, err error, by func(*spring.Reader, string) ([]spring.Instance, error)) (given, error) {
 	if err != nil {
 		return nil, err
 	}
 	context.AfterFunc(ctx, reader.Stop)
 	return func(context.Context) (all []string, err error) {
-		instances, err := reader.Instances(service)
+		instances, err := by(reader, service)
 		for _, one := range instances {
 			all = append(all, strings.TrimPrefix(one.URI, "http://"))
+		}
+		return all, err
+	}, nil
+}
+
+// asDubbo is an entry as a provider of Dubbo registers for its interface.
+func asDubbo(in registry.Instance) registry.Instance {
+	in.Service = dubbo.Interface(service)
+	in.Metadata = map[string]string{
+		"protocol": "dubbo", "path": "org.example.Shop", "interface": "org.example.Shop", "version": "1.0.0", "group": service,
+		"side": "provider", "category": "providers", "methods": "pod", "application": service,
+	}
+	return in
+}
+
+// dubboConsumer is what a consumer calls by the interface's entries.
+func dubboConsumer(ctx context.Context, s server, _ []*pod) (given, error) {
+	consumer, err := dubbo.StartConsumer(ctx, s.(*nacos.Server).DubboURL(), service) //nolint:forcetypeassert // its row has that server
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(ctx, consumer.Stop)
+	return func(ctx context.Context) (all []string, err error) {
+		known, err := consumer.KnownByInterface(ctx)
+		for _, one := range known {
+			all = append(all, one.String())
 		}
 		return all, err
 	}, nil

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
@@ -44,6 +43,47 @@ listen web
   option httpclose
   server-template web 10 _%s._tcp.service.consul resolvers consul resolve-opts allow-dup-ip init-addr none
 `, of.DNS, address, service)
+	})
+}
+
+// envoy looks Consul's DNS up as a cluster of the type STRICT_DNS does, which takes addresses alone from it.
+func envoy(ctx context.Context, s server, all []*pod) (given, error) {
+	of := s.(*consul.Server) //nolint:forcetypeassert // its row has that server
+	return proxy(ctx, "envoy", func(dir, address string) ([][]string, error) {
+		_, dns, err := net.SplitHostPort(of.DNS)
+		if err != nil {
+			return nil, fmt.Errorf("reading the address of Consul's DNS: %w", err)
+		}
+		_, port, err := net.SplitHostPort(address)
+		at := filepath.Join(dir, "envoy.yaml")
+		return [][]string{{"envoy", "-c", at, "--use-dynamic-base-id", "--concurrency", "1"}}, errors.Join(err, write(at, `
+static_resources:
+  listeners:
+  - address: {socket_address: {address: 127.0.0.1, port_value: %s}}
+    filter_chains:
+    - filters:
+      - name: envoy.filters.network.http_connection_manager
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+          stat_prefix: web
+          route_config: {virtual_hosts: [{name: web, domains: ["*"], routes: [{match: {prefix: /}, route: {cluster: web}}]}]}
+          http_filters:
+          - name: envoy.filters.http.router
+            typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}
+  clusters:
+  - name: web
+    type: STRICT_DNS
+    dns_lookup_family: V4_ONLY
+    typed_dns_resolver_config:
+      name: envoy.network.dns_resolver.cares
+      typed_config:
+        "@type": type.googleapis.com/envoy.extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig
+        resolvers: [{socket_address: {address: 127.0.0.1, port_value: %s}}]
+    load_assignment:
+      cluster_name: web
+      endpoints:
+      - lb_endpoints: [{endpoint: {address: {socket_address: {address: %s.service.consul, port_value: %d}}}}]
+`, port, dns, service, all[0].port))
 	})
 }
 
@@ -90,7 +130,7 @@ func write(at, format string, of ...any) error {
 // proxy runs a command, which serves at the address, and returns who answers requests there.
 func proxy(ctx context.Context, name string, commands func(dir, address string) ([][]string, error)) (given, error) {
 	if _, err := exec.LookPath(name); err != nil {
-		return nil, fmt.Errorf("%w: install the package %s", err, name)
+		return nil, fmt.Errorf("%w: install %s, for Debian as .ci/run does", err, name)
 	}
 	dir, err := os.MkdirTemp("", "rollcall-readers-")
 	if err != nil {
@@ -111,12 +151,12 @@ func proxy(ctx context.Context, name string, commands func(dir, address string) 
 			return nil, err
 		}
 	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	client := newClient()
 	return func(ctx context.Context) (all []string, err error) {
 		for range turns {
 			one, err := ask(ctx, client, "http://"+address)
 			if err != nil {
-				return nil, err
+				return all, err
 			}
 			all = append(all, one)
 		}

@@ -49,25 +49,44 @@ func zookeeperServer(ctx context.Context) (server, error) {
 	return stopping(ctx, s, err)
 }
 
-// all are the readers that run here. A reader that watches, or asks for each request, notices within a second, whatever the machine does.
+// all are the readers that run here. One that watches, or asks for each request, notices within a second, whatever the machine does.
 func all() []reader {
-	const many, few, immediately = 30, 6, time.Second
+	const many, some, few = 30, 10, 4
+	const often, twice = 5, 2
+	immediately := advice{time.Second, time.Second}
 	return []reader{
-		{name: "DNS, asked for each request", driver: "consul", page: immediately, changes: many, server: consulServer, start: consulDNS},
-		{name: "HAProxy 2.6, DNS", driver: "consul", page: 3 * time.Second, period: time.Second, changes: many,
-			server: consulServer, start: haproxy},
-		{name: "nginx 1.22, consul-template 0.42", driver: "consul", page: 2 * time.Second, changes: many, server: consulServer, start: nginx},
+		{name: "DNS, asked for each request", driver: "consul", set: immediately, changes: many, rollouts: often,
+			server: consulServer, start: consulDNS},
+		{name: "HAProxy 2.6, DNS", driver: "consul", set: advice{1500 * time.Millisecond, 3 * time.Second}, period: time.Second, changes: many,
+			rollouts: often, proxies: true, server: consulServer, start: haproxy},
+		{name: "nginx 1.22, consul-template 0.42", driver: "consul", set: immediately, changes: many, rollouts: often, proxies: true,
+			server: consulServer, start: nginx},
+		{name: "Envoy 1.40, STRICT_DNS", driver: "consul", set: advice{6 * time.Second, 6 * time.Second}, period: 5 * time.Second, changes: some,
+			rollouts: twice, proxies: true, server: consulServer, start: envoy},
+		{name: "Traefik 3.6, Consul Catalog", driver: "consul", set: advice{18 * time.Second, 18 * time.Second}, period: 15 * time.Second,
+			changes: few, rollouts: twice, server: consulServer, start: traefik()},
+		{name: "Traefik 3.6, Consul Catalog, watch", driver: "consul", set: advice{3 * time.Second, 3 * time.Second}, period: 2 * time.Second,
+			changes: some, rollouts: often, server: consulServer, start: traefik("-watch")},
 		{name: "Spring Cloud Consul", driver: "consul", options: map[string]string{"outOfRotation": "delete"},
-			page: immediately, changes: many, server: consulServer, start: springOfConsul},
-		{name: "gRPC for Go", driver: "etcd", page: immediately, changes: many, server: etcdServer, start: grpcOfEtcd},
+			set: immediately, changes: many, rollouts: often, server: consulServer, start: springOfConsul},
+		{name: "gRPC for Go", driver: "etcd", set: immediately, changes: many, rollouts: often, server: etcdServer, start: grpcOfEtcd},
 		{name: "go-zero 1.10", driver: "etcd", options: map[string]string{"format": "go-zero"},
-			page: immediately, changes: many, server: etcdServer, start: goZero},
-		{name: "CoreDNS 1.15", driver: "etcd", options: map[string]string{"format": "skydns", "target": "/skydns/local/skydns/{service}"},
-			page: 5 * time.Second, changes: many, server: etcdServer, start: coreDNS},
-		{name: "Nacos' client for Go", driver: "nacos", page: immediately, changes: many, server: nacosServer, start: nacosClient},
-		{name: "Spring Cloud Alibaba", driver: "nacos", page: immediately, changes: many, server: nacosServer, start: springOfNacos},
-		{name: "Curator's ServiceProvider", driver: "zookeeper", page: immediately, changes: many, server: zookeeperServer, start: curator},
-		{name: "Spring Cloud Netflix", driver: "eureka", page: 60 * time.Second, period: 30 * time.Second, changes: few, server: eurekaServer,
-			start: springOfEureka},
+			set: immediately, changes: many, rollouts: often, server: etcdServer, start: goZero},
+		{name: "Kitex 0.16", driver: "etcd", options: map[string]string{"format": "kitex"},
+			set: advice{6 * time.Second, 6 * time.Second}, period: 5 * time.Second, changes: some, rollouts: twice, server: etcdServer, start: kitex},
+		{name: "CoreDNS 1.15, with its cache", driver: "etcd", options: map[string]string{"format": "skydns", "target": "/skydns/local/skydns/{service}"},
+			set: advice{6 * time.Second, 6 * time.Second}, period: 5 * time.Second, changes: some, rollouts: twice, server: etcdServer, start: coreDNS},
+		{name: "Nacos' client for Go", driver: "nacos", set: immediately, changes: many, rollouts: often, server: nacosServer, start: nacosClient},
+		{name: "Spring Cloud Alibaba", driver: "nacos", set: immediately, changes: many, rollouts: often, server: nacosServer, start: springOfNacos},
+		{name: "Spring Cloud LoadBalancer", driver: "nacos", set: advice{36 * time.Second, 36 * time.Second}, period: 35 * time.Second,
+			changes: few, rollouts: 1, server: nacosServer, start: balancerOfNacos()},
+		{name: "Spring Cloud LoadBalancer, cache.ttl=5s", driver: "nacos", set: advice{6 * time.Second, 6 * time.Second}, period: 5 * time.Second,
+			changes: some, rollouts: twice, server: nacosServer, start: balancerOfNacos("--spring.cloud.loadbalancer.cache.ttl=5s")},
+		{name: "Dubbo 3.3, by interface", driver: "nacos", entry: asDubbo, set: advice{6 * time.Second, 6 * time.Second}, period: 5 * time.Second,
+			changes: some, rollouts: twice, server: nacosServer, start: dubboConsumer},
+		{name: "Curator's ServiceProvider", driver: "zookeeper", set: immediately, changes: many, rollouts: often, server: zookeeperServer,
+			start: curator},
+		{name: "Spring Cloud Netflix", driver: "eureka", set: advice{time.Minute, time.Minute}, period: 30 * time.Second, changes: few, rollouts: 1,
+			server: eurekaServer, start: springOfEureka},
 	}
 }

@@ -162,3 +162,10 @@ func BuildReader(ctx context.Context, into, name string) (string, error) {
 	}
 	return at, nil
 }
+
+// Resolver asks the DNS server at host:port and no other, by TCP: answers by UDP are cut short without telling.
+func Resolver(address string) *net.Resolver {
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", address)
+	}}
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	driver "github.com/rollcall-dev/rollcall/registry/consul"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
 )
 
@@ -144,9 +145,7 @@ func TestClientsChooseAnAddress(t *testing.T) {
 	expect.Equal(t, map[string]string{
 		"10.1.0.1 lan_ipv4": "10.1.0.1:8080", "10.1.0.1 lan_ipv6": "[fd00:10:244::1]:8080", "10.1.0.1 wan": "192.0.2.1:8080",
 	}, tagged, "the health endpoint")
-	dns := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "tcp", server.DNS)
-	}}
+	dns := registries.Resolver(server.DNS)
 	expect.Equal(t, []string{"10.1.0.1", "10.1.0.2", "fd00:10:244::1"}, addressesOf(t, dns, both.Service+".service.consul."), "A and AAAA")
 
 	listed, err := d.List(t.Context(), t.Name())
@@ -220,9 +219,7 @@ func expectHealthy(t *testing.T, server *consul.Server, when, service string, wa
 // expectResolved wants the addresses and ports of these instances of Consul's DNS.
 func expectResolved(t *testing.T, server *consul.Server, when, service string, want ...registry.Instance) {
 	t.Helper()
-	dns := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "tcp", server.DNS) // UDP answers are cut short without telling
-	}}
+	dns := registries.Resolver(server.DNS)
 	name := service + ".service.consul."
 	var addresses, targets []string
 	for _, in := range want {

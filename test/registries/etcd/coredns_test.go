@@ -1,19 +1,16 @@
 package etcd_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"net"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"testing"
 
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
-	"github.com/rollcall-dev/rollcall/test/harness/process"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/etcd"
 )
 
@@ -24,7 +21,11 @@ func TestCoreDNSFollows(t *testing.T) {
 	s := start(t, etcd.Options{})
 	cfg := config(t, s)
 	cfg.Options = json.RawMessage(`{"format": "skydns"}`)
-	d, dns := open(t, cfg), coreDNS(t, s)
+	d := open(t, cfg)
+	server, err := s.StartCoreDNS(t.Context())
+	expect.NoError(t, err)
+	t.Cleanup(server.Stop)
+	dns := registries.Resolver(server.Address)
 	first, second := pod("10.0.0.1", 8080), pod("fd00::2", 9090)
 	second.Service, first.Weight, second.Weight = first.Service, 1, 3
 	name := first.Service + ".skydns.local."
@@ -59,23 +60,4 @@ func TestCoreDNSFollows(t *testing.T) {
 	expectHosts("fd00::2")
 	call(t, d.Deregister, second)
 	expectHosts()
-}
-
-// coreDNS runs CoreDNS for the zone skydns.local and returns a resolver that asks nothing else.
-func coreDNS(t *testing.T, s *etcd.Server) *net.Resolver {
-	t.Helper()
-	program := buildReader(t, "coredns")
-	port, err := process.FreePortWith(t.Context())
-	expect.NoError(t, err)
-	dir := t.TempDir()
-	corefile := fmt.Sprintf("skydns.local:%d {\n bind 127.0.0.1\n etcd {\n  endpoint %s\n }\n}\n", port, s.URL())
-	expect.NoError(t, os.WriteFile(filepath.Join(dir, "Corefile"), []byte(corefile), 0o600))
-	launcher := process.NewLauncher()
-	t.Cleanup(launcher.Close)
-	server, err := process.Start(launcher, dir, process.Command{Name: "coredns", Path: program})
-	expect.NoError(t, err)
-	t.Cleanup(server.Kill)
-	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, network, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-	}}
 }

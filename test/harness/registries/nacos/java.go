@@ -28,12 +28,12 @@ func (s *Server) StartSpringApps(ctx context.Context) (*spring.Apps, error) {
 }
 
 // StartSpringReader starts a Spring application that looks services up by Spring Cloud Alibaba.
-func (s *Server) StartSpringReader(ctx context.Context) (*spring.Reader, error) {
+func (s *Server) StartSpringReader(ctx context.Context, properties ...string) (*spring.Reader, error) {
 	jars, err := java.Get(ctx, os.Stderr, springJars)
 	if err != nil {
 		return nil, err
 	}
-	return spring.StartReader(ctx, jars, s.discovery())
+	return spring.StartReader(ctx, jars, append(properties, s.discovery())...)
 }
 
 func (s *Server) discovery() string {

@@ -31,7 +31,8 @@ import org.apache.dubbo.rpc.model.FrameworkModel;
  * application's name. At the port QOS of its address it takes commands.
  *
  * <p>consumer APPLICATION writes the port of its HTTP server, and makes a call to a provider for each POST, by the
- * interface's entries and by the application's in turn. For a GET it answers with the providers that it knows by both.
+ * interface's entries and by the application's in turn. For a GET it answers with the providers that it knows by both, and at
+ * /interface with those that it knows by the interface's.
  */
 public class Dubbo {
   private static final int WORK_MILLIS = 200;
@@ -91,7 +92,8 @@ public class Dubbo {
           int by = turn.getAndIncrement() % references.size();
           try {
             if (exchange.getRequestMethod().equals("GET")) {
-              answer(exchange, 200, json(known(references)));
+              boolean both = exchange.getRequestURI().getPath().equals("/");
+              answer(exchange, 200, json(both ? known(references) : addresses(references.get(0))));
             } else {
               answer(exchange, 200, "{\"pod\":\"" + references.get(by).get().pod() + "\"}");
             }

@@ -95,8 +95,15 @@ func StartConsumer(ctx context.Context, registryURL, application string) (*Consu
 }
 
 // Known returns the addresses of the providers that the consumer calls by both kinds of entries.
-func (c *Consumer) Known(ctx context.Context) (known []netip.AddrPort, err error) {
-	body, err := registries.NewClient(c.URL).Do(ctx, http.MethodGet, "", nil)
+func (c *Consumer) Known(ctx context.Context) ([]netip.AddrPort, error) { return c.get(ctx, "") }
+
+// KnownByInterface returns the addresses of the providers that the consumer calls by the interface's entries.
+func (c *Consumer) KnownByInterface(ctx context.Context) ([]netip.AddrPort, error) {
+	return c.get(ctx, "interface")
+}
+
+func (c *Consumer) get(ctx context.Context, path string) (known []netip.AddrPort, err error) {
+	body, err := registries.NewClient(c.URL).Do(ctx, http.MethodGet, path, nil)
 	if err == nil {
 		err = json.Unmarshal(body, &known)
 	}

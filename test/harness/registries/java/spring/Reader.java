@@ -12,11 +12,13 @@ import org.springframework.boot.autoconfigure.EnableAutoConfiguration;
 import org.springframework.boot.builder.SpringApplicationBuilder;
 import org.springframework.cloud.client.ServiceInstance;
 import org.springframework.cloud.client.discovery.DiscoveryClient;
+import org.springframework.cloud.loadbalancer.core.ServiceInstanceListSupplier;
+import org.springframework.cloud.loadbalancer.support.LoadBalancerClientFactory;
 import org.springframework.context.ConfigurableApplicationContext;
 
 /**
  * A client as any Spring application has it. For each line on standard input, a service's name, it writes one with the
- * instances that the application would get, as JSON.
+ * instances that the application would get, as JSON. With "SERVICE balanced" they are those of Spring Cloud LoadBalancer.
  */
 @EnableAutoConfiguration
 public class Reader {
@@ -35,15 +37,25 @@ public class Reader {
     try (ConfigurableApplicationContext context = application.run(args)) {
       DiscoveryClient client = context.getBean(DiscoveryClient.class);
       BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-      for (String service = lines.readLine(); service != null; service = lines.readLine()) {
-        out.println(JSON.writeValueAsString(instancesOf(client, service)));
+      for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+        String[] words = line.split(" ");
+        out.println(JSON.writeValueAsString(
+            described(words.length == 1 ? client.getInstances(words[0]) : balanced(context, words[0]))));
       }
     }
   }
 
-  private static List<Map<String, Object>> instancesOf(DiscoveryClient client, String service) {
+  private static List<ServiceInstance> balanced(ConfigurableApplicationContext context, String service) {
+    return context
+        .getBean(LoadBalancerClientFactory.class)
+        .getInstance(service, ServiceInstanceListSupplier.class)
+        .get()
+        .blockFirst();
+  }
+
+  private static List<Map<String, Object>> described(List<ServiceInstance> found) {
     List<Map<String, Object>> instances = new ArrayList<>();
-    for (ServiceInstance instance : client.getInstances(service)) {
+    for (ServiceInstance instance : found) {
       // A URI that can't be parsed whole has no host: no client could connect to it.
       String host = instance.getUri().getHost();
       String id = instance.getInstanceId(); // Nacos has none for a persistent instance

@@ -66,6 +66,12 @@ func (r *Reader) Instances(service string) (instances []Instance, err error) {
 	return instances, err
 }
 
+// Balanced returns what Spring Cloud LoadBalancer chooses from at this moment. Its cache has it, too.
+func (r *Reader) Balanced(service string) (instances []Instance, err error) {
+	err = r.Ask(service+" balanced", &instances)
+	return instances, err
+}
+
 func start(ctx context.Context, jars *java.Jars, memory, source string, properties []string) (*java.Reader, error) {
 	dir, err := cache.Dir(ctx, "test/harness/registries/java/spring")
 	if err != nil {

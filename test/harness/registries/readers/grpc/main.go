@@ -1,31 +1,24 @@
-// Command grpc follows a service with etcd's resolver for gRPC, as its clients do, and writes a line of JSON for each change of the
-// addresses that it has.
+// Command grpc follows a service with etcd's resolver for gRPC, as its clients do.
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"net/url"
 	"os"
-	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	etcdresolver "go.etcd.io/etcd/client/v3/naming/resolver"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/serviceconfig"
+
+	"github.com/rollcall-dev/rollcall/test/harness/registries/readers/follow"
 )
 
-func main() {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "reader:", err)
-		os.Exit(1)
-	}
-}
+func main() { follow.Main(run) }
 
-func run() error {
+func run(tell func([]string)) error {
 	endpoint := flag.String("endpoint", "", "the client URL of etcd")
 	target := flag.String("target", "", "what the client dials, without etcd:///")
 	flag.Parse()
@@ -41,19 +34,18 @@ func run() error {
 	if err != nil {
 		return fmt.Errorf("reading the target: %w", err)
 	}
-	if _, err := builder.Build(resolver.Target{URL: *address}, connection{json.NewEncoder(os.Stdout)}, resolver.BuildOptions{}); err != nil {
+	if _, err := builder.Build(resolver.Target{URL: *address}, connection{tell}, resolver.BuildOptions{}); err != nil {
 		return fmt.Errorf("resolving: %w", err)
 	}
-	_, err = io.Copy(io.Discard, os.Stdin) // it ends with the process that started this one
-	return err
+	return nil
 }
 
 // connection is what gRPC has behind a resolver.
-type connection struct{ out *json.Encoder }
+type connection struct{ tell func([]string) }
 
 // UpdateState implements [resolver.ClientConn].
 func (c connection) UpdateState(s resolver.State) error {
-	addresses := []string{}
+	var addresses []string
 	for _, one := range s.Addresses {
 		addresses = append(addresses, one.Addr)
 	}
@@ -62,8 +54,8 @@ func (c connection) UpdateState(s resolver.State) error {
 			addresses = append(addresses, at.Addr)
 		}
 	}
-	slices.Sort(addresses)
-	return c.out.Encode(slices.Compact(addresses))
+	c.tell(addresses)
+	return nil
 }
 
 // ReportError implements [resolver.ClientConn].
