@@ -112,7 +112,7 @@ func asks(dns, name string) given {
 
 func springOfConsul(ctx context.Context, s server, _ []*pod) (given, error) {
 	reader, err := s.(*consul.Server).StartSpringReader(ctx) //nolint:forcetypeassert // its row has that server
-	return finds(ctx, reader, err)
+	return finds(ctx, reader, err, (*spring.Reader).Instances)
 }
 
 func springOfNacos(ctx context.Context, s server, _ []*pod) (given, error) {
