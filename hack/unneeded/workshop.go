@@ -205,11 +205,11 @@ func (w *workshop) fails(ctx context.Context, of binary, b broken, tests []strin
 	if err != nil && !errors.As(err, &exit) {
 		return "", fmt.Errorf("running the tests of %s: %w", of.dir, err)
 	}
-	if found := failedTest.FindSubmatch(said.Bytes()); found != nil {
+	switch found := failedTest.FindSubmatch(said.Bytes()); {
+	case found != nil:
 		return string(found[1]), nil
-	}
-	if err != nil {
-		return "a test that does not end", nil // it panics, or runs into its limit
+	case exit != nil: // it panics, or runs into its limit
+		return "a test that does not end", nil
 	}
 	return "", nil
 }
