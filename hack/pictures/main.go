@@ -218,10 +218,11 @@ func parts(t theme) string {
 	c.label(right+wide/2-12, (first+high+second)/2+4, "before", "which pods to call")
 	across(right-4, wide+4, at, "calls")
 	c.label(last/2, at-10, "served", "requests, only to pods in rotation")
-	return c.picture(last, size, "Who talks to whom in an update: OpenKruise waits at a hook of the pod in the API server. Rollcall takes the pod out of "+
-		"the registry, whose clients stop calling it, and releases the hook once the registry has acknowledged",
+	return c.picture(last, size, "Who talks to whom in an update: OpenKruise waits at a hook of the pod in the API server. "+
+		"Rollcall takes the pod out of the registry, whose clients stop calling it, and releases the hook once the registry has acknowledged",
 		fmt.Sprintf(".name,.does,.says,.served{text-anchor:middle}.name{font-weight:600}.does,.says,.next,.before{font-size:12px}.does{fill:%s}"+
-			".before{text-anchor:end}.before,.served{fill:%s}path{fill:none;stroke-width:1.5}.flow{stroke:%s}.calls{stroke:%s}", t.faint, t.serves, t.no, t.serves))
+			".before{text-anchor:end}.before,.served{fill:%s}path{fill:none;stroke-width:1.5}.flow{stroke:%s}.calls{stroke:%s}",
+			t.faint, t.serves, t.no, t.serves))
 }
 
 // partsOf returns the demo's first update, which is Rollcall's, and its result.
@@ -282,5 +283,6 @@ func terminal(t theme, lines []string) string {
 	return c.picture(w, h, "An update in make demo, and its result", fmt.Sprintf(
 		"text{font:12px ui-monospace,monospace;white-space:pre}.hint{fill:%s}.last{fill:%s;font-weight:600}"+
 			".in{fill:%s}.out{fill:%s;font-weight:600}"+
-			".t{animation:a .1s both}@keyframes a{from{opacity:0}}@media(prefers-reduced-motion){.t{animation:none}}", t.faint, t.serves, t.serves, t.no))
+			".t{animation:a .1s both}@keyframes a{from{opacity:0}}@media(prefers-reduced-motion){.t{animation:none}}",
+		t.faint, t.serves, t.serves, t.no))
 }

@@ -621,7 +621,7 @@ func TestMaxInFlightByDefault(t *testing.T) {
 		}
 	}
 	_, err := Parse([]byte(registriesOf(194)), Limits{})
-	expect.Error(t, "each needs a call for another service", err, "194 registries are too many, since those that hang must leave workers for the others: set at most 193")
+	expect.Error(t, "each needs a call for another service", err, "194 registries are too many, since registries that hang must leave workers for the others: set at most 193")
 }
 
 // registriesOf is a configuration with so many registries.

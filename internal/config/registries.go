@@ -157,7 +157,7 @@ func (o *object) mostInFlight(registries int) int {
 	others := max(registries-1, 1)
 	if registries > 1 && share < leastInFlight*others {
 		o.add(field.Invalid(o.at("registries"), field.OmitValueType{}, fmt.Sprintf(
-			"%d registries are too many, since those that hang must leave workers for the others: set at most %d",
+			"%d registries are too many, since registries that hang must leave workers for the others: set at most %d",
 			registries, share/leastInFlight+1)))
 	}
 	return max(share/others, leastInFlight)

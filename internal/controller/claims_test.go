@@ -136,7 +136,7 @@ func TestWarningOutlastsAnUpdate(t *testing.T) {
 		w.expectEvents("the annotation is as it was")
 		w.turn(pod, func(p *corev1.Pod) { delete(p.Annotations, "rollcall.dev/drian") })
 		w.reconcile(pod)
-		w.expectEvents("it is mended", "Normal Resolved InvalidPod resolved")
+		w.expectEvents("it is corrected", "Normal Resolved InvalidPod resolved")
 	})
 }
 

@@ -113,8 +113,8 @@ func TestEndThatCannotBeRead(t *testing.T) {
 		reason string
 		write  func(*world, *corev1.Pod, string)
 		want   string
-		// mended is how a time is written that is yet to come.
-		mended func(time.Time) string
+		// corrected is how a time is written that is yet to come.
+		corrected func(time.Time) string
 	}{
 		"of the node": {"a handler or a person writes it", func(w *world, _ *corev1.Pod, text string) {
 			w.changeNode("node-1", func(node *corev1.Node) { node.Annotations = map[string]string{lifecycle.AnnotationEndsAt: text} })
@@ -137,9 +137,9 @@ func TestEndThatCannotBeRead(t *testing.T) {
 			w.expectEvents("once")
 			w.expectInService(pod)
 
-			tc.write(w, pod, tc.mended(w.clock.Now().Add(time.Hour)))
+			tc.write(w, pod, tc.corrected(w.clock.Now().Add(time.Hour)))
 			w.reconcile(pod)
-			w.expectEvents("it is mended", "Normal Resolved InvalidPod ")
+			w.expectEvents("it is corrected", "Normal Resolved InvalidPod ")
 		})
 	}
 }
@@ -157,7 +157,7 @@ func TestUnknownName(t *testing.T) {
 	w.expectInService(pod)
 	w.changePod(pod, func(pod *corev1.Pod) { delete(pod.Annotations, "rollcall.dev/drian") })
 	w.reconcile(pod)
-	w.expectEvents("it is mended", "Normal Resolved InvalidPod ")
+	w.expectEvents("it is corrected", "Normal Resolved InvalidPod ")
 }
 
 // TestUnreadyTarget: a cloud's webhook adds the gate to pods that are behind its load balancer.

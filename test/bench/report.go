@@ -273,10 +273,10 @@ func (all observations) grown(name, value string) []point {
 func (all observations) plot(s sizes, exponent float64, dir string) error {
 	three := []string{theFloor, theRecipe, theRollcall}
 	throughput := chart{
-		title: "Transitions in a second, by how slow the registry is", x: "the registry answers after, ms", y: "transitions in a second",
+		title: "Pod changes a second, if the registry answers slowly", x: "the registry answers after, ms", y: "pod changes a second",
 		logX: true,
 	}
-	shares := chart{title: "CPU of a transition, ms", groups: []string{"its own", "API server", "etcd"}}
+	shares := chart{title: "CPU of one pod change, in ms", groups: []string{"its own", "API server", "etcd"}}
 	storms := slices.SortedFunc(slices.Values(s.storms), func(a, b storm) int { return int(a.delay - b.delay) })
 	for _, who := range three {
 		if len(all.of(stormCase(usualDelay), who, rate)) == 0 {
@@ -298,11 +298,11 @@ func (all observations) plot(s sizes, exponent float64, dir string) error {
 	for name, c := range map[string]chart{
 		"throughput": throughput, "cpu": shares,
 		"memory": {
-			title: "Rollcall's resident memory, MB", x: "managed pods", y: "MB",
+			title: "Memory that Rollcall needs, by the number of pods", x: "managed pods", y: "MB",
 			series: []series{{theRollcall, all.grown(idleCase, resident)}},
 		},
 		"growth": {
-			title: fmt.Sprintf("Time for all pods together: grows with their number to the %.2f", exponent), x: "pods", y: "seconds",
+			title: fmt.Sprintf("Time if all pods change together: grows like n^%.2f", exponent), x: "pods", y: "seconds",
 			logX: true, logY: true, series: []series{{theRollcall, all.grown(growthCase, seconds)}},
 		},
 	} {
