@@ -139,7 +139,7 @@ func (w *world) costs(others, try int) map[operation]cost {
 	ops = slices.DeleteFunc(ops, func(op operation) bool { return !slices.Contains(operations(d), op) })
 	w.must(ops[0], d, mine[0]) // connects, and makes what the service needs
 	measure(mine, ops...)
-	if w.has[isSteerer] && w.h.App != nil && w.h.Foreign != nil { // else no application has an entry next to these
+	if w.has[isSteerer] && w.h.App != nil && w.h.bytesOfEach(opAppGet) >= 0 {
 		mine = mine[:steered]
 		for _, at := range mine {
 			w.app(d, at).Register()
