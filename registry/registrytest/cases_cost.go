@@ -37,8 +37,8 @@ func (s Spent) String() string {
 	return text
 }
 
-// exceeds: it is more than a cost may grow from less. Where a question about the service can't be asked for less, that may be so many bytes
-// more, and what they take to send does not count.
+// exceeds: it is more than a cost may grow from less. A registry that can't be asked for less may send so many
+// bytes more; the CPU that takes does not count.
 func (s Spent) exceeds(less Spent, more int) bool {
 	over := func(got, from, noise int64) bool { return float64(got) > grown*float64(from)+float64(noise) }
 	return over(s.Bytes, less.Bytes, int64(noise+more)) || over(s.Requests, less.Requests, noisyRequest) ||
@@ -139,7 +139,7 @@ func (w *world) costs(others, try int) map[operation]cost {
 	ops = slices.DeleteFunc(ops, func(op operation) bool { return !slices.Contains(operations(d), op) })
 	w.must(ops[0], d, mine[0]) // connects, and makes what the service needs
 	measure(mine, ops...)
-	if w.has[isSteerer] && w.h.App != nil {
+	if w.has[isSteerer] && w.h.App != nil && w.h.bytesOfEach(opAppGet) >= 0 {
 		mine = mine[:steered]
 		for _, at := range mine {
 			w.app(d, at).Register()

@@ -45,6 +45,7 @@ type Harness struct {
 	Metered func(t testing.TB, cluster string) (d registry.Registry, spent func() Spent)
 	// CostGrows is how many bytes of each other instance in its service a call may cost, by its name, as "Get", or "AppEntries()" for all
 	// that steers an application. It is for a registry that can't be asked for less. Calls that are made together share that.
+	// AppEntries() is not metered with -1: no application can have an entry next to Rollcall's in a service.
 	CostGrows map[string]int
 	// Others is how many other instances are in the large service in which calls are metered; 0 means 200.
 	Others int
