@@ -88,11 +88,15 @@ func (c *cluster) explainNode(ctx context.Context, name string, output *form) er
 	e := ExplainedNode{Name: name, Unschedulable: node.Spec.Unschedulable, Pods: []EvictedPod{}}
 	var forbidden error
 	for _, p := range pods {
+		if !w.watches(p.Namespace) {
+			continue // it is another installation's
+		}
 		answered := Eviction{Answer: Unanswered}
 		if forbidden == nil {
-			if answered, err = c.tryEviction(ctx, p); apierrors.IsForbidden(err) {
-				forbidden = err
+			if answered, err = c.tryEviction(ctx, p); apierrors.IsNotFound(err) {
+				continue // it has gone meanwhile
 			}
+			forbidden = err
 		}
 		answered.Leaves, answered.most = leavingOf(p), w.longestDrain(p)
 		answered.DrainMost = answered.most.String()
@@ -212,7 +216,7 @@ func (c *cluster) dryEviction(ctx context.Context, pod *corev1.Pod) (warnings st
 	return strings.Join(said.text, "; "), err
 }
 
-// tryEviction returns what the eviction of a pod would do. The error is only for one that a person may not ask for.
+// tryEviction returns what the eviction of a pod would do. The error is only for a person who may not ask, or a pod that is gone.
 func (c *cluster) tryEviction(ctx context.Context, p Pod) (Eviction, error) {
 	text, err := c.evict(ctx, &corev1.Pod{ObjectMeta: p.facts.pod.ObjectMeta})
 	if err == nil {
@@ -223,7 +227,7 @@ func (c *cluster) tryEviction(ctx context.Context, p Pod) (Eviction, error) {
 		text = own
 	}
 	switch begun, hooked := strings.CutPrefix(text, evictions.Evacuation+": "); {
-	case apierrors.IsForbidden(err):
+	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
 		return Eviction{Answer: Unanswered}, err
 	case apierrors.IsTooManyRequests(err) && hooked:
 		return Eviction{Answer: Hooked, Message: begun}, nil

@@ -133,6 +133,7 @@ func TestExplainNode(t *testing.T) {
 		Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests, Message: "it would violate the pod's disruption budget",
 	}}
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods/eviction"}, "web", errors.New("no right"))
+	gone := apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "web")
 	type row struct {
 		reason, node, configuration string
 		answers                     map[string]error
@@ -156,6 +157,13 @@ func TestExplainNode(t *testing.T) {
 		"without the right to evict": {
 			"the rest is shown", "node-1", webhook, map[string]error{"web-waits": forbidden, "web-also": forbidden, "web-serves": forbidden},
 			[]string{"because you may not evict them: ", "prod/web-serves could not be asked.\n  leaves: default web 10.0.0.1:80\n"}, nil, exitOK,
+		},
+		"a pod that goes meanwhile": {
+			"there is nothing to drain", "node-1", webhook, map[string]error{"web-waits": gone, "web-also": hooked, "web-serves": hooked},
+			[]string{"evicts 2 pods"}, []string{"prod/web-waits"}, exitOK,
+		},
+		"of another installation": {
+			"another webhook answers about it", "node-1", webhook + "namespaces: [pay]\n", nil, []string{"Node node-1 has no pods that Rollcall manages."}, nil, exitOK,
 		},
 		"an empty node": {"a drain is no matter", "node-2", webhook, nil, []string{"Node node-2 has no pods that Rollcall manages."}, nil, exitOK},
 		"no node":       {"a slip", "node-3", webhook, nil, []string{"the cluster has no node node-3"}, nil, exitNotFound},
