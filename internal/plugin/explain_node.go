@@ -104,7 +104,8 @@ func (c *cluster) explainNode(ctx context.Context, name string, output *form) er
 	}
 	e.Explanation, e.Remedies = w.nodeSentences(&e), c.nodeRemedies()
 	if forbidden != nil {
-		e.Explanation = append(e.Explanation, fmt.Sprintf("What becomes of the pods is not known, because you may not evict them: %v.", forbidden))
+		e.Explanation = append(e.Explanation,
+			fmt.Sprintf("What becomes of the pods is not known, because you may not evict them: %v.", forbidden))
 	}
 	if output.forScripts() {
 		noEntries(c.ErrOut, w.unknown)
@@ -151,10 +152,11 @@ func (w *world) nodeSentences(e *ExplainedNode) []string {
 	all := []string{fmt.Sprintf("A drain of node %s evicts %s that Rollcall manages. The longest of their drains takes %s at most.",
 		e.Name, counted(len(e.Pods), "pod"), longest)}
 	if !w.config.Evictions.Enabled {
-		return append(all, "evictions.enabled is not set in the configuration, so evictions bypass the hooks: only a preStop sleep gives clients time.")
+		return append(all, "evictions.enabled is not set in the configuration, so evictions bypass the hooks: "+
+			"only a preStop sleep gives clients time.")
 	}
-	return append(all, fmt.Sprintf("kubectl drain asks again until each pod is gone. From %s after a pod's first eviction that no budget refuses, "+
-		"its eviction is let through once the pod has drained (evictions.limit).", w.config.Evictions.Limit))
+	return append(all, fmt.Sprintf("kubectl drain asks again until each pod is gone. "+
+		"From %s after a pod's first eviction that no budget refuses, its eviction is let through once the pod has drained (evictions.limit).", w.config.Evictions.Limit))
 }
 
 func (o *options) nodeRemedies() []Remedy {
