@@ -156,7 +156,8 @@ func (w *world) nodeSentences(e *ExplainedNode) []string {
 			"only a preStop sleep gives clients time.")
 	}
 	return append(all, fmt.Sprintf("kubectl drain asks again until each pod is gone. "+
-		"From %s after a pod's first eviction that no budget refuses, its eviction is let through once the pod has drained (evictions.limit).", w.config.Evictions.Limit))
+		"From %s after a pod's first eviction that no budget refuses, its eviction is let through once the pod has drained "+
+		"(evictions.limit).", w.config.Evictions.Limit))
 }
 
 func (o *options) nodeRemedies() []Remedy {
