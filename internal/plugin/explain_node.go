@@ -88,11 +88,15 @@ func (c *cluster) explainNode(ctx context.Context, name string, output *form) er
 	e := ExplainedNode{Name: name, Unschedulable: node.Spec.Unschedulable, Pods: []EvictedPod{}}
 	var forbidden error
 	for _, p := range pods {
+		if !w.watches(p.Namespace) {
+			continue // it is another installation's
+		}
 		answered := Eviction{Answer: Unanswered}
 		if forbidden == nil {
-			if answered, err = c.tryEviction(ctx, p); apierrors.IsForbidden(err) {
-				forbidden = err
+			if answered, err = c.tryEviction(ctx, p); apierrors.IsNotFound(err) {
+				continue // it has gone meanwhile
 			}
+			forbidden = err
 		}
 		answered.Leaves, answered.most = leavingOf(p), w.longestDrain(p)
 		answered.DrainMost = answered.most.String()
@@ -100,7 +104,8 @@ func (c *cluster) explainNode(ctx context.Context, name string, output *form) er
 	}
 	e.Explanation, e.Remedies = w.nodeSentences(&e), c.nodeRemedies()
 	if forbidden != nil {
-		e.Explanation = append(e.Explanation, fmt.Sprintf("What becomes of the pods is not known, because you may not evict them: %v.", forbidden))
+		e.Explanation = append(e.Explanation,
+			fmt.Sprintf("What becomes of the pods is not known, because you may not evict them: %v.", forbidden))
 	}
 	if output.forScripts() {
 		noEntries(c.ErrOut, w.unknown)
@@ -147,10 +152,12 @@ func (w *world) nodeSentences(e *ExplainedNode) []string {
 	all := []string{fmt.Sprintf("A drain of node %s evicts %s that Rollcall manages. The longest of their drains takes %s at most.",
 		e.Name, counted(len(e.Pods), "pod"), longest)}
 	if !w.config.Evictions.Enabled {
-		return append(all, "evictions.enabled is not set in the configuration, so evictions bypass the hooks: only a preStop sleep gives clients time.")
+		return append(all, "evictions.enabled is not set in the configuration, so evictions bypass the hooks: "+
+			"only a preStop sleep gives clients time.")
 	}
-	return append(all, fmt.Sprintf("kubectl drain asks again until each pod is gone. From %s after a pod's first eviction that no budget refuses, "+
-		"its eviction is let through once the pod has drained (evictions.limit).", w.config.Evictions.Limit))
+	return append(all, fmt.Sprintf("kubectl drain asks again until each pod is gone. "+
+		"From %s after a pod's first eviction that no budget refuses, its eviction is let through once the pod has drained "+
+		"(evictions.limit).", w.config.Evictions.Limit))
 }
 
 func (o *options) nodeRemedies() []Remedy {
@@ -212,7 +219,7 @@ func (c *cluster) dryEviction(ctx context.Context, pod *corev1.Pod) (warnings st
 	return strings.Join(said.text, "; "), err
 }
 
-// tryEviction returns what the eviction of a pod would do. The error is only for one that a person may not ask for.
+// tryEviction returns what the eviction of a pod would do. The error is only for a person who may not ask, or a pod that is gone.
 func (c *cluster) tryEviction(ctx context.Context, p Pod) (Eviction, error) {
 	text, err := c.evict(ctx, &corev1.Pod{ObjectMeta: p.facts.pod.ObjectMeta})
 	if err == nil {
@@ -223,7 +230,7 @@ func (c *cluster) tryEviction(ctx context.Context, p Pod) (Eviction, error) {
 		text = own
 	}
 	switch begun, hooked := strings.CutPrefix(text, evictions.Evacuation+": "); {
-	case apierrors.IsForbidden(err):
+	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
 		return Eviction{Answer: Unanswered}, err
 	case apierrors.IsTooManyRequests(err) && hooked:
 		return Eviction{Answer: Hooked, Message: begun}, nil

@@ -127,8 +127,8 @@ func (w *world) unmanagedWorkload(o *options, workload *clusterstate.Workload) e
 	if set := cloneSetOf(workload); set != nil {
 		how = howToEnroll(o, set, enroll.Obstacle(set, w.config, nil))
 	}
-	return &exitError{exitNotManaged, fmt.Errorf("%s %s/%s is not managed by Rollcall: it has no hook with a handler that Rollcall owns (%s); %s",
-		workload.Kind, workload.GetNamespace(), workload.GetName(), w.config.Hooks, how)}
+	return &exitError{exitNotManaged, fmt.Errorf("%s %s/%s is not managed by Rollcall: it has no hook with a handler that "+
+		"Rollcall owns (%s); %s", workload.Kind, workload.GetNamespace(), workload.GetName(), w.config.Hooks, how)}
 }
 
 // explained groups the pods by what the manager knows that they wait for.
@@ -213,7 +213,8 @@ func rolloutSentences(r *rollout) []string {
 	all = append(all, fmt.Sprintf("The rollout is not done: %s.", left))
 	if missing := int(replicas - status.AvailableReplicas); missing > 0 {
 		if most := sparesOf(r.cloneSet, int(replicas)); missing >= most {
-			all = append(all, fmt.Sprintf("OpenKruise updates no further pod meanwhile: %s not available, and maxUnavailable is %d.", counted(missing, "pod"), most))
+			all = append(all, fmt.Sprintf("OpenKruise updates no further pod meanwhile: %s not available, and maxUnavailable is %d.",
+				counted(missing, "pod"), most))
 		}
 	}
 	return all
@@ -224,7 +225,12 @@ func (w *world) handlersOfAll(workload *clusterstate.Workload, pods []Pod) []Han
 	of := workload.ForDecision()
 	all := handlersIn(of, lifecycle.HooksOf(of, w.config.Hooks), w.config.Hooks, nil)
 	for i, n := range lifecycle.HandlersOf(of.Lifecycle) {
-		all[i].Set = len(pods) > 0 && !slices.ContainsFunc(pods, func(p Pod) bool { return !n.SetOn(p.facts.pod) })
+		for _, p := range pods {
+			if n.SetOn(p.facts.pod) {
+				all[i].on++
+			}
+		}
+		all[i].Set = len(pods) > 0 && all[i].on == len(pods)
 	}
 	return all
 }
@@ -232,8 +238,9 @@ func (w *world) handlersOfAll(workload *clusterstate.Workload, pods []Pod) []Han
 func (w *world) remediesOfAll(o *options, e ExplainedWorkload) []Remedy {
 	all := []Remedy{}
 	for _, wait := range e.Waits {
-		if about := "about " + string(wait.Reason); wait.Reason != "" && !slices.ContainsFunc(all, func(r Remedy) bool { return r.What == about }) {
-			all = append(all, Remedy{about, wait.Reason.Page(o.version)})
+		about := Remedy{"about " + string(wait.Reason), wait.Reason.Page(o.version)}
+		if wait.Reason != "" && !slices.Contains(all, about) {
+			all = append(all, about)
 		}
 	}
 	if len(e.Waits) > 0 {
@@ -255,11 +262,7 @@ func (c *cluster) printWorkload(e ExplainedWorkload, unknown error) {
 	}
 	lines := []string{"Handlers:"}
 	for _, h := range e.Handlers {
-		set := "not on all pods"
-		if h.Set {
-			set = "on all pods"
-		}
-		lines = append(lines, h.line(set))
+		lines = append(lines, h.line(fmt.Sprintf("on %d of %d pods", h.on, len(e.Pods))))
 	}
 	fmt.Fprintln(c.Out)
 	c.paragraph(on, lines)

@@ -66,8 +66,8 @@ func TestExplainWorkload(t *testing.T) {
 			"1 of 3 pods are updated and 2 available.\n",
 			"The rollout is not done: pod web-waits waits, reason Acknowledgement.\n",
 			"OpenKruise updates no further pod meanwhile: 1 pod not available, and maxUnavailable is 1.\n",
-			"NAME         STATE             IN STATE", "preNormal      label example.com/in=true: not on all pods; Rollcall's\n",
-			"inPlaceUpdate  label other.io/gate=true: not on all pods; another controller's", "preDelete      label example.com/delete=true: on all pods; Rollcall's\n",
+			"NAME         STATE             IN STATE", "preNormal      label example.com/in=true: on 1 of 3 pods; Rollcall's\n",
+			"inPlaceUpdate  label other.io/gate=true: on 0 of 3 pods; another controller's", "preDelete      label example.com/delete=true: on 3 of 3 pods; Rollcall's\n",
 			"about Acknowledgement: https://", "explain one pod: kubectl rollcall explain web-waits -n prod\n",
 			"follow the rollout: kubectl rollcall rollout web -n prod --watch\n", "see what was done: kubectl rollcall history cloneset/web -n prod\n",
 		}, exitOK},
@@ -133,6 +133,7 @@ func TestExplainNode(t *testing.T) {
 		Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests, Message: "it would violate the pod's disruption budget",
 	}}
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods/eviction"}, "web", errors.New("no right"))
+	gone := apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "web")
 	type row struct {
 		reason, node, configuration string
 		answers                     map[string]error
@@ -156,6 +157,13 @@ func TestExplainNode(t *testing.T) {
 		"without the right to evict": {
 			"the rest is shown", "node-1", webhook, map[string]error{"web-waits": forbidden, "web-also": forbidden, "web-serves": forbidden},
 			[]string{"because you may not evict them: ", "prod/web-serves could not be asked.\n  leaves: default web 10.0.0.1:80\n"}, nil, exitOK,
+		},
+		"a pod that goes meanwhile": {
+			"there is nothing to drain", "node-1", webhook, map[string]error{"web-waits": gone, "web-also": hooked, "web-serves": hooked},
+			[]string{"evicts 2 pods"}, []string{"prod/web-waits"}, exitOK,
+		},
+		"of another installation": {
+			"another webhook answers about it", "node-1", webhook + "namespaces: [pay]\n", nil, []string{"Node node-1 has no pods that Rollcall manages."}, nil, exitOK,
 		},
 		"an empty node": {"a drain is no matter", "node-2", webhook, nil, []string{"Node node-2 has no pods that Rollcall manages."}, nil, exitOK},
 		"no node":       {"a slip", "node-3", webhook, nil, []string{"the cluster has no node node-3"}, nil, exitNotFound},

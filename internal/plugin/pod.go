@@ -26,11 +26,12 @@ func (o *options) explainCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain POD|WORKLOAD|node/NAME",
 		Short: "Show what a pod or a workload waits for and what you can do, or what a drain of a node would do",
-		Long: "Of a pod, show why it is in rotation or not, what it waits for, and what you can do. Of a workload, show what its pods wait for and " +
-			"what that means for its rollout. Of a node, ask for the eviction of each pod that Rollcall manages, as a dry run, and show the answers, " +
-			"the entries that would leave, and how long the drains take.",
-		Example: "  kubectl rollcall explain web-x7k2p -n prod\n  kubectl rollcall explain cloneset/web -n prod\n  kubectl rollcall explain node/node-1",
-		Args:    oneName("pod, workload or node"),
+		Long: "Of a pod, show why it is in rotation or not, what it waits for, and what you can do. Of a workload, show what its pods " +
+			"wait for and what that means for its rollout. Of a node, ask for the eviction of each pod that Rollcall manages, as a dry run, " +
+			"and show the answers, the entries that would leave, and how long the drains take.",
+		Example: "  kubectl rollcall explain web-x7k2p -n prod\n  kubectl rollcall explain cloneset/web -n prod\n" +
+			"  kubectl rollcall explain node/node-1",
+		Args: oneName("pod, workload or node"),
 
 		ValidArgsFunction: o.complete(&corev1.PodList{}, client.HasLabels{appspub.LifecycleStateKey}),
 		RunE: o.connected(func(ctx context.Context, cluster *cluster, arguments []string) error {
@@ -88,6 +89,8 @@ type Handler struct {
 	Set     bool   `json:"set"`
 	Owned   bool   `json:"owned"`
 	Refused string `json:"refused,omitempty"`
+
+	on int // how many pods of a workload have it
 }
 
 // Remedy is what a person can do, and how: a command, or a page to read.

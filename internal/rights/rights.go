@@ -114,7 +114,7 @@ func (f Feature) Remedy() string {
 
 // Missing lists the rights that the manager lacks for the feature.
 func (f Feature) Missing(by Asker) (string, error) {
-	var missing []string
+	verbs, missing := map[string]string{}, []string(nil) // by what they are for, each once
 	for _, one := range f.Rights {
 		var lacks []string
 		for _, namespace := range by.at(one.Place) {
@@ -124,9 +124,17 @@ func (f Feature) Missing(by Asker) (string, error) {
 				lacks = append(lacks, namespace)
 			}
 		}
-		if len(lacks) > 0 {
-			missing = append(missing, one.Text(lacks, by.Webhook))
+		if len(lacks) == 0 {
+			continue
 		}
+		of := one.of(lacks, by.Webhook)
+		if verbs[of] == "" {
+			missing = append(missing, of)
+		}
+		verbs[of] = strings.TrimPrefix(verbs[of]+", "+one.Verb, ", ")
+	}
+	for i, of := range missing {
+		missing[i] = verbs[of] + " " + of
 	}
 	return strings.Join(missing, "; "), nil
 }
@@ -157,7 +165,12 @@ func (r Right) Attributes(namespace, webhook string) authorizationv1.ResourceAtt
 
 // Text is the right for a person.
 func (r Right) Text(namespaces []string, webhook string) string {
-	text := r.Verb + " " + r.Resource
+	return r.Verb + " " + r.of(namespaces, webhook)
+}
+
+// of is what the right is to.
+func (r Right) of(namespaces []string, webhook string) string {
+	text := r.Resource
 	if r.Group != "" {
 		text += "." + r.Group
 	}

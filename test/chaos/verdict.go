@@ -210,7 +210,8 @@ func (g *game) logged() {
 func inLogs(logs ...[]byte) (lines int, found []finding) {
 	told := rollcall.Read(logs...)
 	for _, f := range told.Findings() {
-		found = append(found, finding{kind: wrong, uid: f.UID, at: f.At, text: fmt.Sprintf("history: %s: pod %s: %s", f.Rule, f.Pod.Name, f.Text)})
+		text := fmt.Sprintf("history: %s: pod %s: %s", f.Rule, f.Pod.Name, f.Text)
+		found = append(found, finding{kind: wrong, uid: f.UID, at: f.At, text: text})
 	}
 	return len(told.Lines()), found
 }

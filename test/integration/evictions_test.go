@@ -299,6 +299,14 @@ func evictedInADryRun(s *scenario) {
 	now := &corev1.Pod{}
 	s.must(s.k8s.Get(s.Context(), client.ObjectKeyFromObject(pod), now))
 	s.Expect(now.ResourceVersion == pod.ResourceVersion, "a dry run changed the pod: %v %v", now.Labels, now.Annotations)
+
+	s.must(s.k8s.Create(s.Context(), s.manager.config.configMap("evictions-lease")))
+	person := s.Kubectl("admin", env.cluster.Config())
+	person.installation = "evictions-lease"
+	person.Expect(0, "explain node/"+pod.Spec.NodeName, s.ns+"/"+pod.Name+" leaves by its hooks: pod "+pod.Name+" is not evicted directly",
+		"leaves: default "+s.ns+" ", "its eviction is let through once the pod has drained")
+	s.must(s.k8s.Get(s.Context(), client.ObjectKeyFromObject(pod), now))
+	s.Expect(now.ResourceVersion == pod.ResourceVersion, "explain changed the pod: %v %v", now.Labels, now.Annotations)
 }
 
 // evictedWithClaims: where OpenKruise deletes a pod, it deletes its claims too. So the pod is evicted, and the next one has them.

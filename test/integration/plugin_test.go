@@ -367,7 +367,7 @@ func addressOfMachine(t *testing.T) string {
 }
 
 // TestKubectlCheck: a person checks a cluster in which OpenKruise's controller and a ready manager are missing, and the managers' ServiceAccount has
-// no rights. The API server itself says so.
+// no rights. The API server itself says so. Then the cluster is whole, and breaks in one way after the other.
 func TestKubectlCheck(t *testing.T) {
 	t.Parallel()
 	const installation = "check-manager"
@@ -391,11 +391,12 @@ func TestKubectlCheck(t *testing.T) {
 	}))
 	person.Expect(1, "check", "ok       Kubernetes: v", "problem  OpenKruise: no controller of OpenKruise is ready in namespace kruise-system",
 		"ok       configuration: cluster ", "problem  managers: none of 1 is ready", "ok       leader: ",
-		"problem  rights: the manager lacks: get pods in check; ", "Apply config/rbac", "unknown  registries: the leader ", "--check-registries",
+		"problem  rights: the manager lacks: get, list, watch, patch pods in check; ", "Apply config/rbac", "unknown  registries: the leader ", "--check-registries",
 		"problem  CloneSet check/"+s.key.Name+": the template sets label example.com/")
 	person.Expect(0, "version", "plugin:     test", "managers:   v1.0.0", "kubernetes: v")
 	s.must(s.k8s.Delete(s.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: installation, Name: "rollcall-0"}}))
 	s.DeleteCloneSet("Background")
+	s.expectFindings(installation)
 }
 
 // TestKubectlPreview: what a person sees before anything is enrolled is what the manager then does.
