@@ -17,7 +17,9 @@ import (
 const (
 	service = "web"
 	// every is how often a reader is asked.
-	every    = 2 * time.Millisecond
+	every = 2 * time.Millisecond
+	// steady is how long it must not change.
+	steady   = 200 * time.Millisecond
 	patience = 5 * time.Minute
 	pods     = 2
 )
@@ -175,15 +177,21 @@ func (r reader) open(ctx context.Context, s server) (registry.Registry, error) {
 	return d, nil
 }
 
-// await returns how long it took until the reader gave the endpoint, or did not give it any more.
+// await returns how long it took until the reader gave the endpoint for good, or did not give it any more: a proxy that reloads has old and
+// new workers for a moment.
 func await(ctx context.Context, now given, endpoint string, in bool) (time.Duration, error) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	for {
+	for since := time.Duration(-1); ; {
 		all, err := now(ctx)
-		if took := time.Since(began); err == nil && slices.Contains(all, endpoint) == in {
-			return took, nil
+		switch took := time.Since(began); {
+		case err != nil || slices.Contains(all, endpoint) != in:
+			since = -1
+		case since < 0:
+			since = took
+		case took-since >= steady:
+			return since, nil
 		}
 		select {
 		case <-ctx.Done():
