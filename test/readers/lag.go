@@ -83,14 +83,20 @@ func (r reader) measure(ctx context.Context) (m measured, err error) {
 	if err != nil {
 		return m, err
 	}
+	err = r.measureWith(ctx, d, now, all, &m)
+	return m, err
+}
+
+// measureWith measures a reader that runs.
+func (r reader) measureWith(ctx context.Context, d registry.Registry, now given, all []*pod, m *measured) (err error) {
 	for _, p := range all {
 		if _, err := await(ctx, now, p.endpoint, true); err != nil {
-			return m, err
+			return err
 		}
 	}
 	for i := range r.changes {
-		if err := r.outAndBack(ctx, d, now, all[i%len(all)].instance(), &m); err != nil {
-			return m, err
+		if err := r.outAndBack(ctx, d, now, all[i%len(all)].instance(), m); err != nil {
+			return err
 		}
 	}
 	for _, these := range []struct {
@@ -98,10 +104,10 @@ func (r reader) measure(ctx context.Context) (m measured, err error) {
 		into *traffic
 	}{{r.set, &m.full}, {r.less(), &m.less}} {
 		if *these.into, err = r.rollOut(ctx, d, now, all, these.set); err != nil {
-			return m, err
+			return err
 		}
 	}
-	return m, nil
+	return nil
 }
 
 // renew renews the entries until the context ends, if they need it. One that expires would be out before it is taken out.

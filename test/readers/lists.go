@@ -129,8 +129,10 @@ func springOfEureka(ctx context.Context, s server, _ []*pod) (given, error) {
 	return finds(ctx, reader, err, (*spring.Reader).Instances)
 }
 
-// finds is what a Spring application gets.
-func finds(ctx context.Context, reader *spring.Reader, err error, by func(*spring.Reader, string) ([]spring.Instance, error)) (given, error) {
+// finds is what a Spring application gets, by its DiscoveryClient or its load balancer.
+func finds(
+	ctx context.Context, reader *spring.Reader, err error, by func(*spring.Reader, string) ([]spring.Instance, error),
+) (given, error) {
 	if err != nil {
 		return nil, err
 	}
