@@ -393,7 +393,7 @@ READERS ?=
 READERS_VENV = $(call venv,readers,test/readers/requirements.txt)
 
 .PHONY: readers
-readers: ## Measure how late clients of real registries notice a change, and what rollouts lose, in 45 minutes; READERS='nginx gRPC' takes some.
+readers: ## Measure how late clients of real registries notice a change, and what rollouts lose, in an hour; READERS='nginx gRPC' takes some.
 	@$(call fill-venv,$(READERS_VENV),test/readers/requirements.txt)
 	@go build -o bin/readers ./test/readers
 	@PATH="$(READERS_VENV)/bin:$$PATH" READERS='$(READERS)' bin/readers

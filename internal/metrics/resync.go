@@ -33,7 +33,8 @@ func NewResyncMetrics(r prometheus.Registerer) *ResyncMetrics {
 	return &ResyncMetrics{
 		interval: factory.NewGauge(prometheus.GaugeOpts{
 			Name: "rollcall_resync_interval_seconds",
-			Help: "How long after one comparison of a registry with the cluster the next one begins, at the latest: resync.interval, or 60 if it is not set and the registry lists up to 10,000 entries.",
+			Help: "How long after one comparison of a registry with the cluster the next one begins, at the latest: resync.interval, or 60 if it " +
+				"is not set and the registry lists up to 10,000 entries.",
 		}),
 		duration: factory.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "rollcall_resync_duration_seconds",

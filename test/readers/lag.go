@@ -17,7 +17,9 @@ import (
 const (
 	service = "web"
 	// every is how often a reader is asked.
-	every    = 2 * time.Millisecond
+	every = 2 * time.Millisecond
+	// steady is how long it must not change.
+	steady   = 200 * time.Millisecond
 	patience = 5 * time.Minute
 	pods     = 2
 )
@@ -81,14 +83,20 @@ func (r reader) measure(ctx context.Context) (m measured, err error) {
 	if err != nil {
 		return m, err
 	}
+	err = r.measureWith(ctx, d, now, all, &m)
+	return m, err
+}
+
+// measureWith measures a reader that runs.
+func (r reader) measureWith(ctx context.Context, d registry.Registry, now given, all []*pod, m *measured) (err error) {
 	for _, p := range all {
 		if _, err := await(ctx, now, p.endpoint, true); err != nil {
-			return m, err
+			return err
 		}
 	}
 	for i := range r.changes {
-		if err := r.outAndBack(ctx, d, now, all[i%len(all)].instance(), &m); err != nil {
-			return m, err
+		if err := r.outAndBack(ctx, d, now, all[i%len(all)].instance(), m); err != nil {
+			return err
 		}
 	}
 	for _, these := range []struct {
@@ -96,10 +104,10 @@ func (r reader) measure(ctx context.Context) (m measured, err error) {
 		into *traffic
 	}{{r.set, &m.full}, {r.less(), &m.less}} {
 		if *these.into, err = r.rollOut(ctx, d, now, all, these.set); err != nil {
-			return m, err
+			return err
 		}
 	}
-	return m, nil
+	return nil
 }
 
 // renew renews the entries until the context ends, if they need it. One that expires would be out before it is taken out.
@@ -175,15 +183,21 @@ func (r reader) open(ctx context.Context, s server) (registry.Registry, error) {
 	return d, nil
 }
 
-// await returns how long it took until the reader gave the endpoint, or did not give it any more.
+// await returns how long it took until the reader gave the endpoint for good, or did not give it any more: a proxy that reloads has old and
+// new workers for a moment.
 func await(ctx context.Context, now given, endpoint string, in bool) (time.Duration, error) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	for {
+	for since := time.Duration(-1); ; {
 		all, err := now(ctx)
-		if took := time.Since(began); err == nil && slices.Contains(all, endpoint) == in {
-			return took, nil
+		switch took := time.Since(began); {
+		case err != nil || slices.Contains(all, endpoint) != in:
+			since = -1
+		case since < 0:
+			since = took
+		case took-since >= steady:
+			return since, nil
 		}
 		select {
 		case <-ctx.Done():

@@ -78,9 +78,9 @@ func nacosClient(ctx context.Context, s server, _ []*pod) (given, error) {
 	}, nil
 }
 
-// coreDNS asks CoreDNS for each request, and CoreDNS its cache.
+// coreDNS asks CoreDNS for each request, and CoreDNS its cache. By default that keeps for 30 s that a pod's name does not exist.
 func coreDNS(ctx context.Context, s server, _ []*pod) (given, error) {
-	dns, err := s.(*etcd.Server).StartCoreDNS(ctx, "cache") //nolint:forcetypeassert // its row has that server
+	dns, err := s.(*etcd.Server).StartCoreDNS(ctx, "cache {\n  denial 9984 5\n }") //nolint:forcetypeassert // its row has that server
 	if err != nil {
 		return nil, err
 	}
@@ -134,8 +134,10 @@ func springOfEureka(ctx context.Context, s server, _ []*pod) (given, error) {
 	return finds(ctx, reader, err, (*spring.Reader).Instances)
 }
 
-// finds is what a Spring application gets.
-func finds(ctx context.Context, reader *spring.Reader, err error, by func(*spring.Reader, string) ([]spring.Instance, error)) (given, error) {
+// finds is what a Spring application gets, by its DiscoveryClient or its load balancer.
+func finds(
+	ctx context.Context, reader *spring.Reader, err error, by func(*spring.Reader, string) ([]spring.Instance, error),
+) (given, error) {
 	if err != nil {
 		return nil, err
 	}

@@ -35,7 +35,8 @@ func (s *Server) StartCoreDNS(ctx context.Context, plugins ...string) (*CoreDNS,
 				return process.Command{}, err
 			}
 			at := filepath.Join(dir, "Corefile")
-			text := fmt.Sprintf("skydns.local:%d {\n bind 127.0.0.1\n %s\n etcd {\n  endpoint %s\n }\n}\n", port, strings.Join(plugins, "\n "), s.URL())
+			text := fmt.Sprintf("skydns.local:%d {\n bind 127.0.0.1\n %s\n etcd {\n  endpoint %s\n }\n}\n",
+				port, strings.Join(plugins, "\n "), s.URL())
 			return process.Command{Path: program, Args: []string{"-conf", at}}, os.WriteFile(at, []byte(text), 0o600)
 		},
 		Ready: func(ctx context.Context) error {
