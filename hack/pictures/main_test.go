@@ -23,7 +23,7 @@ func TestPictures(t *testing.T) {
 		"life":     {"every hook is in it", "", []string{"waits: preNormal", "waits: inPlaceUpdate", "waits: preDelete"}},
 		"parts":    {"the registry acknowledges before the hook is released", "", []string{"4. acknowledges", "5. releases the hook"}},
 		"terminal": {"text with marks of XML stays text", "==> Update <b> & c\n\n==> Result\ndemo: 3 requests\n", []string{"Update &lt;b&gt; &amp; c", `"t last"`}},
-		"terminal ": {
+		"terminal, in colour": {
 			"where a pod leaves the rotation is seen", "==> Update\nweb  ready      out of rotation\nweb  ready      in rotation\n\n==> Result\n",
 			[]string{`<tspan class="out">out of rotation</tspan>`, `<tspan class="in">in rotation</tspan>`},
 		},
@@ -31,7 +31,7 @@ func TestPictures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			picture := strings.TrimSpace(name)
+			picture, _, _ := strings.Cut(name, ",")
 			expect.NoError(t, run(t.Context(), []string{picture, dir}, strings.NewReader(tc.in)))
 			for _, theme := range themes() {
 				text, err := os.ReadFile(filepath.Join(dir, picture+"-"+theme.name+".svg"))

@@ -205,11 +205,15 @@ func (w *workshop) fails(ctx context.Context, of binary, b broken, tests []strin
 	if err != nil && !errors.As(err, &exit) {
 		return "", fmt.Errorf("running the tests of %s: %w", of.dir, err)
 	}
-	switch found := failedTest.FindSubmatch(said.Bytes()); {
-	case found != nil:
-		return string(found[1]), nil
-	case exit != nil: // it panics, or runs into its limit
-		return "a test that does not end", nil
+	return firstFailed(said.Bytes(), err != nil), nil
+}
+
+func firstFailed(said []byte, failed bool) string {
+	if found := failedTest.FindSubmatch(said); found != nil {
+		return string(found[1])
 	}
-	return "", nil
+	if failed { // it panics, or runs into its limit
+		return "a test that does not end"
+	}
+	return ""
 }
