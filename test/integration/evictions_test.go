@@ -31,6 +31,7 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/account"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
+	"github.com/rollcall-dev/rollcall/test/harness/manager"
 )
 
 // TestEvictions: with config/components/evictions as it ships, evictions go to two managers in turn, of which one leads. The Service leads
@@ -142,8 +143,11 @@ func balance(t *testing.T, managers ...*rollcall) (port int32) {
 	return int32(at.Port())
 }
 
-// dial connects to the manager's webhook.
+// dial connects to the manager's webhook, if it is ready: a Service sends requests to no other.
 func dial(ctx context.Context, m *rollcall) (net.Conn, error) {
+	if _, err := m.Get(ctx, manager.HealthServer, "/readyz"); err != nil {
+		return nil, err
+	}
 	address, err := m.URL("evictions", "")
 	if err != nil {
 		return nil, err

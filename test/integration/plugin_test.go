@@ -125,7 +125,7 @@ func TestKubectlPlugin(t *testing.T) {
 			!p.Registries[0].Succeeded.IsZero()
 	})
 
-	person.Expect(3, "explain web-none", "has no pod web-none")
+	person.Expect(3, "explain web-none", "has no pod and no workload web-none")
 	s.must(s.k8s.Create(s.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "stranger"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "nginx"}}},
