@@ -45,6 +45,8 @@ type room struct {
 	facts   *observe.Facts
 	visitor *Visitor
 	faults  map[string]error // by registry, of each call
+	// registries are by name.
+	registries map[string]*fakeregistry.Registry
 
 	mu      sync.Mutex
 	journal []string
@@ -55,7 +57,7 @@ var errDown = errors.New("connection refused")
 
 func newRoom(t *testing.T, state appspub.LifecycleStateType) *room {
 	t.Helper()
-	r := &room{t: t, faults: map[string]error{}}
+	r := &room{t: t, faults: map[string]error{}, registries: map[string]*fakeregistry.Registry{}}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop", Name: "web-1", UID: "1", Labels: map[string]string{appspub.LifecycleStateKey: string(state)},
@@ -111,6 +113,7 @@ func target(name string) tracker.Target {
 // registry answers from memory, or as the faults say.
 func (r *room) registry(name string) *registryclient.Client {
 	reg := fakeregistry.New(fakeregistry.Memory(r.t.Context()))
+	r.registries[name] = reg
 	reg.OnAnswer(fakeregistry.Match{}, func(c fakeregistry.Call) { r.note(fmt.Sprintf("%s %s", name, c.Op)) })
 	return registryclient.New(faulty{reg, r, name}, registryclient.Options{Name: name, Driver: name, Timeout: time.Second, MaxInFlight: 8})
 }
