@@ -365,7 +365,7 @@ func (w *world) keep(ctx context.Context, with *life) error {
 		name = with.namespace
 	}
 	w.out.line("%s", w.backend.look(name))
-	w.out.line("tail -f %s\n", w.manager.LogPath())
+	w.out.line("kubectl rollcall history %s -n %s -f %s\n", with.set.Name, with.namespace, w.manager.LogPath())
 	before := with.traffic.Tally()
 	w.out.line("%s", columns())
 	err = with.during(ctx, func() error {
