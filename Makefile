@@ -230,7 +230,7 @@ ROOMS ?= $(ROOMS_$(OF))
 ASKED ?= $(ASKED_$(OF))
 
 .PHONY: unneeded
-unneeded: ## Break each condition of the engine, and show which no test notices, in hours; OF=drivers or rest are other parts, ROOMS names packages.
+unneeded: ## Break each condition of the engine, and show which no test notices, or only one of another package; hours; OF=drivers or rest are other parts, ROOMS names packages.
 	go run ./hack/unneeded -tests '$(ASKED)' $(ROOMS)
 
 .PHONY: numbers
