@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/reason"
@@ -69,6 +70,15 @@ func twoAddresses(s steering) {
 
 func neverReady(s steering) { s.becomes(func(now *corev1.PodStatus) { now.Conditions = nil }) }
 
+// notReady: it was ready for a time.
+func notReady(s steering) {
+	at := s.visitor.Clock.Now()
+	s.becomes(func(now *corev1.PodStatus) {
+		now.StartTime = &metav1.Time{Time: at.Add(-time.Hour)}
+		now.Conditions[0].Status, now.Conditions[0].LastTransitionTime = corev1.ConditionFalse, metav1.NewTime(at.Add(-time.Minute))
+	})
+}
+
 func crashed(s steering) { s.facts.Input.Pod.Status.NotRunning = []string{"web"} }
 
 func readySince(ago time.Duration) func(steering) {
@@ -110,6 +120,14 @@ func TestVisit_OfAnApplicationsEntry(t *testing.T) {
 			reason: "an application takes some time", of: steer(t, joins, readySince(time.Second)), held: reason.AppNotRegistered, calm: true,
 			at: registry.Absent,
 		},
+		"joins, by a clock that is a little ahead": {
+			reason: "kubelet's clock says when it started", of: steer(t, joins, readySince(-10*time.Second)), held: reason.AppNotRegistered, calm: true,
+			at: registry.Absent,
+		},
+		"joins, by a clock that is far ahead": {
+			reason: "a person should look before that time comes", of: steer(t, joins, readySince(-time.Hour)), held: reason.AppNotRegistered,
+			at: registry.Absent,
+		},
 		"joins, and has long started": {
 			reason: "a person should look", of: steer(t, joins, readySince(time.Minute)), held: reason.AppNotRegistered, at: registry.Absent,
 		},
@@ -138,6 +156,9 @@ func TestVisit_OfAnApplicationsEntry(t *testing.T) {
 		"goes, and its entry has gone": {reason: "it was seen before", of: steer(t, goes, wasFound), at: registry.Absent},
 		"goes, and was never ready":    {reason: "no client was given it", of: steer(t, goes, neverReady), at: registry.Absent},
 		"goes, and has crashed":        {reason: "it can't register any more", of: steer(t, goes, crashed), at: registry.Absent},
+		"turns not ready, and was never seen": {
+			reason: "no hook waits, so nothing has to be certain", of: steer(t, stays, notReady), at: registry.Absent,
+		},
 		"goes, and has two entries": {
 			reason: "both are out, and a person should know", of: steer(t, goes, registeredTwice, wasFound), events: "OtherWriter",
 			at: registry.OutOfService,
@@ -194,6 +215,26 @@ func TestVisit_AnApplicationsEntryOutlivesItsPod(t *testing.T) {
 	visit("it has gone, and the registry remembers nothing", "", registry.Absent)
 	if s.app("web", first).Remembered() {
 		t.Error("the next pod at the address would start out of rotation")
+	}
+}
+
+// TestVisit_AnApplicationsEntryIsKeptOutForATime: by then, a registry has dropped what is not renewed.
+func TestVisit_AnApplicationsEntryIsKeptOutForATime(t *testing.T) {
+	t.Parallel()
+	s := steer(t, appspub.LifecycleStatePreparingDelete, registered, wasFound)
+	s.facts.Uncached = true
+	clock := clocktesting.NewFakePassiveClock(s.visitor.Clock.Now())
+	s.visitor.Clock = clock
+	for _, step := range []struct {
+		after time.Duration
+		held  reason.Reason
+	}{{0, reason.AppEntryRemains}, {AppOutlives - time.Second, reason.AppEntryRemains}, {time.Second, ""}} {
+		clock.SetTime(clock.Now().Add(step.after))
+		got, err := s.visitor.Visit(t.Context(), s.facts)
+		expect.NoError(t, err)
+		if held := firstOf(got.Held); held != step.held {
+			t.Errorf("%s later: held for %q, want %q", step.after, held, step.held)
+		}
 	}
 }
 
