@@ -58,6 +58,7 @@ type options struct {
 
 	flags        *genericclioptions.ConfigFlags
 	installation string
+	context      string // one of several that the person asked for; else empty
 	version      string
 	drivers      map[string]registry.Constructor
 	now          func() time.Time

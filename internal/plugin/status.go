@@ -23,12 +23,13 @@ func (o *options) statusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status [NAME...]",
 		Short: "List the pods that Rollcall manages, waiting pods first",
-		Long:  "List the pods that Rollcall manages, waiting pods first: all, or the named pods and those of the named workloads.",
-		Example: "  kubectl rollcall status --watch\n  kubectl rollcall status web -n prod\n  kubectl rollcall status -A -o wide\n" +
+		Long: "List the pods that Rollcall manages, waiting pods first: all, or the named pods and those of the named workloads. " +
+			"--context can list several contexts.",
+		Example: "  kubectl rollcall status --watch\n  kubectl rollcall status -A --context prod-a,prod-b\n  kubectl rollcall status web -n prod\n  kubectl rollcall status -A -o wide\n" +
 			"  kubectl rollcall status -l app=web -o json\n" +
 			"  kubectl rollcall status -A -o jsonpath='{range [*]}{.namespace}/{.name}{\"\\n\"}{end}'",
 		ValidArgsFunction: o.complete(&corev1.PodList{}, client.HasLabels{appspub.LifecycleStateKey}),
-		RunE: o.connected(func(ctx context.Context, cluster *cluster, names []string) error {
+		RunE: func(cmd *cobra.Command, names []string) error {
 			if err := output.once(watch); err != nil {
 				return err
 			}
@@ -36,12 +37,13 @@ func (o *options) statusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			namespace := cluster.namespace
-			if all {
-				namespace = ""
+			clusters, err := o.fleet(cmd)
+			if err != nil {
+				return err
 			}
+			ctx := cmd.Context()
 			return o.show(ctx, watch, func(out, notes io.Writer, on terminal) (bool, error) {
-				s, err := cluster.status(ctx, namespace, matching)
+				s, err := clusters.status(ctx, notes, all, matching)
 				if err != nil {
 					return false, err
 				}
@@ -49,7 +51,7 @@ func (o *options) statusCommand() *cobra.Command {
 				s.only(names)
 				return false, s.write(out, notes, on, output, all)
 			})
-		}),
+		},
 	}
 	c.Flags().BoolVarP(&all, "all-namespaces", "A", false, "List the pods of all namespaces.")
 	output = outputFlag(c, "wide", "name")
@@ -165,14 +167,16 @@ func noEntries(notes io.Writer, unknown error) {
 // statusTable has a row for each pod, with what the registries have if that is known.
 func statusTable(pods []Pod, known, wide, all bool) table {
 	t := table{spare: []string{"READY", "IN STATE", "ROTATION", "WAITS AT"}, rows: make([]row, len(pods))}
+	several := false
 	for i, p := range pods {
-		t.rows[i].tone = p.tone()
+		t.rows[i].tone, several = p.tone(), several || p.Context != ""
 	}
 	for _, column := range []struct {
 		head string
 		is   bool
 		cell func(Pod) string
 	}{
+		{"CONTEXT", several, func(p Pod) string { return p.Context }},
 		{"NAMESPACE", all, func(p Pod) string { return p.Namespace }},
 		{"NAME", true, func(p Pod) string { return p.Name }},
 		{"STATE", true, func(p Pod) string { return dash(p.State) }},

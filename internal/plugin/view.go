@@ -35,6 +35,8 @@ const (
 
 // Pod is what the plugin shows of a pod.
 type Pod struct {
+	// Context is the kubeconfig's of the pod's cluster, if a person asked for several.
+	Context   string `json:"context,omitempty"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Workload  string `json:"workload,omitempty"`
