@@ -25,7 +25,8 @@ func (o *options) statusCommand() *cobra.Command {
 		Short: "List the pods that Rollcall manages, waiting pods first",
 		Long: "List the pods that Rollcall manages, waiting pods first: all, or the named pods and those of the named workloads. " +
 			"--context can list several contexts.",
-		Example: "  kubectl rollcall status --watch\n  kubectl rollcall status -A --context prod-a,prod-b\n  kubectl rollcall status web -n prod\n  kubectl rollcall status -A -o wide\n" +
+		Example: "  kubectl rollcall status --watch\n  kubectl rollcall status -A --context prod-a,prod-b\n" +
+			"  kubectl rollcall status web -n prod\n  kubectl rollcall status -A -o wide\n" +
 			"  kubectl rollcall status -l app=web -o json\n" +
 			"  kubectl rollcall status -A -o jsonpath='{range [*]}{.namespace}/{.name}{\"\\n\"}{end}'",
 		ValidArgsFunction: o.complete(&corev1.PodList{}, client.HasLabels{appspub.LifecycleStateKey}),
