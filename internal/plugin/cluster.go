@@ -143,7 +143,7 @@ func (o *options) tolerant() config.Limits {
 
 // warnOnce warns of the same once, however often a watch looks.
 func (o *options) warnOnce(format string, arguments ...any) {
-	text := printable(fmt.Sprintf(format, arguments...))
+	text := prefix(o.context) + printable(fmt.Sprintf(format, arguments...))
 	if slices.Contains(o.warned, text) {
 		return
 	}

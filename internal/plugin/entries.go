@@ -136,9 +136,12 @@ func portOf(pod *corev1.Pod) string {
 }
 
 // registryOf shows in a word what the registries have of a pod.
-func registryOf(all []entries.Entry) string {
+func registryOf(p Pod) string {
+	if p.facts.unasked {
+		return "?"
+	}
 	var words []string
-	for _, e := range all {
+	for _, e := range p.Entries {
 		state := string(cmp.Or(e.State, "unknown"))
 		if word := strings.ToUpper(state[:1]) + state[1:]; !slices.Contains(words, word) {
 			words = append(words, word)

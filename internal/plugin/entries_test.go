@@ -108,7 +108,7 @@ func TestStatesOfAnotherVersion(t *testing.T) {
 	t.Parallel()
 	for state, want := range map[entries.State]string{"": "Unknown", "draining": "Draining", entries.In: "In"} {
 		all := []entries.Entry{{Registry: "default", Service: "web", Endpoint: "10.0.0.1:80", State: state}}
-		if got := registryOf(all); got != want {
+		if got := registryOf(Pod{Entries: all}); got != want {
 			t.Errorf("state %q is shown as %q, want %q", state, got, want)
 		}
 		said := strings.Join(registrySentences(Pod{Entries: all}, nil), " ")

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -45,8 +46,8 @@ type Eviction struct {
 	Message string `json:"message,omitempty"`
 	// Leaves are the entries that are not out of rotation yet, as REGISTRY SERVICE ENDPOINT.
 	Leaves []string `json:"leaves"`
-	// DrainMost is the longest time that the pod drains.
-	DrainMost string `json:"drainMost"`
+	// DrainMost is the longest time that the pod drains; empty if it is evicted immediately.
+	DrainMost string `json:"drainMost,omitempty"`
 
 	most time.Duration
 }
@@ -86,32 +87,41 @@ func (c *cluster) explainNode(ctx context.Context, name string, output *form) er
 		return err
 	}
 	e := ExplainedNode{Name: name, Unschedulable: node.Spec.Unschedulable, Pods: []EvictedPod{}}
-	var forbidden error
+	forbidden := map[string]error{} // by namespace
 	for _, p := range pods {
 		if !w.watches(p.Namespace) {
 			continue // it is another installation's
 		}
 		answered := Eviction{Answer: Unanswered}
-		if forbidden == nil {
+		if forbidden[p.Namespace] == nil {
 			if answered, err = c.tryEviction(ctx, p); apierrors.IsNotFound(err) {
 				continue // it has gone meanwhile
 			}
-			forbidden = err
+			forbidden[p.Namespace] = err
 		}
-		answered.Leaves, answered.most = leavingOf(p), w.longestDrain(p)
-		answered.DrainMost = answered.most.String()
+		answered.Leaves = leavingOf(p)
+		if w.config.Evictions.Enabled && answered.Answer != Allowed {
+			answered.most = w.longestDrain(p)
+			answered.DrainMost = answered.most.String()
+		}
 		e.Pods = append(e.Pods, EvictedPod{p, answered})
 	}
 	e.Explanation, e.Remedies = w.nodeSentences(&e), c.nodeRemedies()
-	if forbidden != nil {
-		e.Explanation = append(e.Explanation,
-			fmt.Sprintf("What becomes of the pods is not known, because you may not evict them: %v.", forbidden))
+	for _, namespace := range slices.Sorted(maps.Keys(forbidden)) {
+		if err := forbidden[namespace]; err != nil {
+			e.Explanation = append(e.Explanation,
+				fmt.Sprintf("What becomes of the pods of namespace %s is not known, because you may not evict them: %v.", namespace, err))
+		}
 	}
+	sayFirst(c.ErrOut, w.leaderlessIn(""))
 	if output.forScripts() {
 		noEntries(c.ErrOut, w.unknown)
 		return output.print(c.Out, e)
 	}
 	c.printNode(e)
+	if w.unknown != nil {
+		fmt.Fprintf(c.ErrOut, "The entries are those that the pods record: %v\n", w.unknown)
+	}
 	return nil
 }
 
@@ -120,9 +130,6 @@ func (w *world) longestDrain(p Pod) time.Duration {
 	most := w.config.Drain.Max
 	if of, err := service.DrainOf(p.facts.pod.Annotations, w.config.Drain); err == nil {
 		most = of.Max
-	}
-	if !w.config.Evictions.Enabled {
-		return most
 	}
 	return evictions.MostDrain(most, w.config.Drain.Max, w.config.Evictions.Limit)
 }
@@ -149,8 +156,11 @@ func (w *world) nodeSentences(e *ExplainedNode) []string {
 		return []string{fmt.Sprintf("Node %s has no pods that Rollcall manages.", e.Name)}
 	}
 	longest := slices.MaxFunc(e.Pods, func(a, b EvictedPod) int { return cmp.Compare(a.Eviction.most, b.Eviction.most) }).Eviction.most
-	all := []string{fmt.Sprintf("A drain of node %s evicts %s that Rollcall manages. The longest of their drains takes %s at most.",
-		e.Name, counted(len(e.Pods), "pod"), longest)}
+	first := fmt.Sprintf("A drain of node %s evicts %s that Rollcall manages.", e.Name, counted(len(e.Pods), "pod"))
+	if longest > 0 {
+		first += fmt.Sprintf(" The longest of their drains takes %s at most.", longest)
+	}
+	all := []string{first}
 	if !w.config.Evictions.Enabled {
 		return append(all, "evictions.enabled is not set in the configuration, so evictions bypass the hooks: "+
 			"only a preStop sleep gives clients time.")
@@ -181,7 +191,9 @@ func (c *cluster) printNode(e ExplainedNode) {
 		for _, entry := range p.Eviction.Leaves {
 			fmt.Fprintln(c.Out, printable("  leaves: "+entry))
 		}
-		fmt.Fprintf(c.Out, "  drains: %s at most\n", p.Eviction.DrainMost)
+		if p.Eviction.DrainMost != "" {
+			fmt.Fprintf(c.Out, "  drains: %s at most\n", p.Eviction.DrainMost)
+		}
 	}
 	fmt.Fprintln(c.Out)
 	c.paragraph(on, remedyLines(e.Remedies))
@@ -226,15 +238,16 @@ func (c *cluster) tryEviction(ctx context.Context, p Pod) (Eviction, error) {
 		return Eviction{Answer: Allowed, Message: text}, nil
 	}
 	text = err.Error()
-	if _, own, found := strings.Cut(text, "denied the request: "); found {
+	_, own, byWebhook := strings.Cut(text, "denied the request: ")
+	if byWebhook {
 		text = own
 	}
 	switch begun, hooked := strings.CutPrefix(text, evictions.Evacuation+": "); {
-	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
+	case apierrors.IsForbidden(err) && !byWebhook, apierrors.IsNotFound(err):
 		return Eviction{Answer: Unanswered}, err
 	case apierrors.IsTooManyRequests(err) && hooked:
 		return Eviction{Answer: Hooked, Message: begun}, nil
-	case apierrors.IsTooManyRequests(err):
+	case apierrors.IsTooManyRequests(err), apierrors.IsForbidden(err): // as OpenKruise's webhook does for a PodUnavailableBudget
 		return Eviction{Answer: Refused, Message: text}, nil
 	default:
 		return Eviction{Answer: Unanswered, Message: text}, nil

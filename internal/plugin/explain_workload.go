@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -110,6 +111,8 @@ func (w *world) named(kind, name, namespace string) (found *clusterstate.Workloa
 	case len(kinds) > 1:
 		slices.Sort(kinds)
 		return nil, fmt.Errorf("several workloads are called %s: set %s", name, strings.Join(kinds, " or "))
+	case found == nil && kind == "" && len(w.forbidden) > 0:
+		return nil, w.forbidden[slices.Min(slices.Collect(maps.Keys(w.forbidden)))]
 	case found == nil && kind == "":
 		return nil, &exitError{exitNotFound, fmt.Errorf("namespace %s has no pod and no workload %s", namespace, name)}
 	case found == nil:
@@ -211,7 +214,9 @@ func rolloutSentences(r *rollout) []string {
 		return append(all, "The rollout is done.")
 	}
 	all = append(all, fmt.Sprintf("The rollout is not done: %s.", left))
-	if missing := int(replicas - status.AvailableReplicas); missing > 0 {
+	strategy := r.cloneSet.Spec.UpdateStrategy
+	waits := status.UpdatedReplicas < replicas && !strategy.Paused && strategy.MaxSurge == nil
+	if missing := int(replicas - status.AvailableReplicas); waits && missing > 0 {
 		if most := sparesOf(r.cloneSet, int(replicas)); missing >= most {
 			all = append(all, fmt.Sprintf("OpenKruise updates no further pod meanwhile: %s not available, and maxUnavailable is %d.",
 				counted(missing, "pod"), most))
@@ -261,6 +266,9 @@ func (c *cluster) printWorkload(e ExplainedWorkload, unknown error) {
 		statusTable(e.Pods, unknown == nil, false, false).write(c.Out, on)
 	}
 	lines := []string{"Handlers:"}
+	if len(e.Handlers) == 0 {
+		lines = []string{"The workload has no lifecycle hooks."}
+	}
 	for _, h := range e.Handlers {
 		lines = append(lines, h.line(fmt.Sprintf("on %d of %d pods", h.on, len(e.Pods))))
 	}

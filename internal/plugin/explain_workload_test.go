@@ -133,6 +133,10 @@ func TestExplainNode(t *testing.T) {
 		Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests, Message: "it would violate the pod's disruption budget",
 	}}
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods/eviction"}, "web", errors.New("no right"))
+	unavailable := &apierrors.StatusError{ErrStatus: metav1.Status{
+		Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden,
+		Message: `admission webhook "vpod.kb.io" denied the request: pub unavailable allowed is negative`,
+	}}
 	gone := apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "web")
 	type row struct {
 		reason, node, configuration string
@@ -148,11 +152,17 @@ func TestExplainNode(t *testing.T) {
 				"A drain of node node-1 evicts 3 pods that Rollcall manages. The longest of their drains takes 1m30s at most.\n",
 				"From 5m0s after a pod's first eviction", "prod/web-waits leaves by its hooks: pod web-waits is not evicted directly.\n",
 				"prod/web-also is not evicted now: it would violate the pod's disruption budget.\n  leaves: default web 10.0.0.1:80\n  drains: 1m30s at most\n",
-				"prod/web-serves is evicted immediately: mind the claims.\n",
+				"prod/web-serves is evicted immediately: mind the claims.\n  leaves: default web 10.0.0.1:80\n\n",
 			}, []string{"stranger", "denied the request"}, exitOK,
 		},
+		"a budget of OpenKruise's": {
+			"its webhook refuses with 403, which is no lack of rights", "node-1", webhook,
+			map[string]error{"web-waits": unavailable, "web-also": unavailable, "web-serves": hooked},
+			[]string{"prod/web-waits is not evicted now: pub unavailable allowed is negative.\n", "prod/web-serves leaves by its hooks"},
+			[]string{"may not evict"}, exitOK,
+		},
 		"without the webhook": {
-			"evictions bypass the hooks", "node-1", configText, nil, []string{"evictions.enabled is not set in the configuration"}, []string{"5m0s"}, exitOK,
+			"evictions bypass the hooks", "node-1", configText, nil, []string{"evictions.enabled is not set in the configuration"}, []string{"5m0s", "drains:"}, exitOK,
 		},
 		"without the right to evict": {
 			"the rest is shown", "node-1", webhook, map[string]error{"web-waits": forbidden, "web-also": forbidden, "web-serves": forbidden},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -65,16 +64,24 @@ func (o *options) in(cmd *cobra.Command, name string) *options {
 	return &own
 }
 
+// prefix tells which of several contexts a line is about.
+func prefix(context string) string {
+	if context == "" {
+		return ""
+	}
+	return "context " + context + ": "
+}
+
 // of tells which of several contexts an error is about.
 func (o *options) of(err error) error {
 	if o.context == "" || err == nil {
 		return err
 	}
-	return fmt.Errorf("context %s: %w", o.context, err)
+	return fmt.Errorf("%s%w", prefix(o.context), err)
 }
 
-// status asks each cluster. Of several, those that can't be asked are only noted: the others are shown.
-func (f fleet) status(ctx context.Context, notes io.Writer, everywhere bool, matching client.ListOption) (*status, error) {
+// status asks each cluster. If some of several can't be asked, the others are shown.
+func (f fleet) status(ctx context.Context, everywhere bool, matching client.ListOption) (*status, error) {
 	var all []*status
 	var failed []error
 	for _, c := range f {
@@ -93,30 +100,32 @@ func (f fleet) status(ctx context.Context, notes io.Writer, everywhere bool, mat
 	if len(all) == 0 {
 		return nil, errors.Join(failed...)
 	}
-	for _, err := range failed {
-		fmt.Fprintln(notes, err)
-	}
-	return together(all), nil
+	s := together(all)
+	s.failed = errors.Join(failed...)
+	return s, nil
 }
 
 // belongTo marks what is shown as of one of several contexts.
 func (s *status) belongTo(c *cluster) {
 	for i := range s.pods {
-		s.pods[i].Context = c.context
+		s.pods[i].Context, s.pods[i].facts.unasked = c.context, s.unknown != nil
 	}
-	if s.unknown = c.of(s.unknown); s.leaderless != "" && c.context != "" {
-		s.leaderless = fmt.Sprintf("context %s: %s", c.context, s.leaderless)
+	if s.unknown = c.of(s.unknown); s.leaderless != "" {
+		s.leaderless = prefix(c.context) + s.leaderless
 	}
 }
 
 func together(all []*status) *status {
-	s := all[0]
+	s, namespaces := all[0], []string{all[0].namespace}
 	for _, other := range all[1:] {
+		namespaces = append(namespaces, other.namespace)
 		s.pods = append(s.pods, other.pods...)
 		s.unknown = errors.Join(s.unknown, other.unknown)
 		s.leaderless = strings.TrimPrefix(s.leaderless+"\n"+other.leaderless, "\n")
 	}
 	s.leaderless = strings.TrimSuffix(s.leaderless, "\n")
+	slices.Sort(namespaces)
+	s.namespace = strings.Join(slices.Compact(namespaces), " or ")
 	sortPods(s.pods)
 	return s
 }

@@ -94,17 +94,29 @@ func TestStatusOfSeveralClusters(t *testing.T) {
 		return c
 	}
 	refused := apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("no"))
-	var notes bytes.Buffer
-	s, err := fleet{of("web-1", "a", nil), of("web-2", "b", nil), of("web-3", "c", refused)}.status(t.Context(), &notes, true, client.HasLabels{})
+	s, err := fleet{of("web-1", "a", nil), of("web-2", "b", nil), of("web-3", "c", refused)}.status(t.Context(), true, client.HasLabels{})
 	expect.NoError(t, err)
 	var got []string
 	for _, p := range s.pods {
 		got = append(got, p.Context+" "+p.Name)
 	}
-	if !slices.Equal(got, []string{"a web-1", "b web-2"}) || !bytes.HasPrefix(notes.Bytes(), []byte("context c: ")) {
-		t.Errorf("it lists %q and notes %q", got, notes.String())
+	if !slices.Equal(got, []string{"a web-1", "b web-2"}) || s.failed == nil || !strings.HasPrefix(s.failed.Error(), "context c: ") {
+		t.Errorf("it lists %q, and fails with %v", got, s.failed)
 	}
-	if _, err := (fleet{of("web-3", "c", refused)}).status(t.Context(), &notes, true, client.HasLabels{}); err == nil {
+	silent := of("web-2", "b", nil)
+	s = together([]*status{{pods: []Pod{{Name: "web-1", Context: "a"}}, namespace: "shop"},
+		{pods: []Pod{{Name: "web-2", Context: "b", facts: facts{unasked: true}}}, namespace: "pay", unknown: silent.of(errors.New("no answer"))}})
+	var out, notes bytes.Buffer
+	expect.NoError(t, s.write(&out, &notes, terminal{}, &form{}, false))
+	for _, want := range []string{"CONTEXT   NAMESPACE   NAME", "REGISTRY", "  ?  "} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the table lacks %q:\n%s", want, &out)
+		}
+	}
+	if want := "REGISTRY is ?, and REASON is only what the pods show: context b: no answer\n"; notes.String() != want {
+		t.Errorf("it notes %q, want %q", notes.String(), want)
+	}
+	if _, err := (fleet{of("web-3", "c", refused)}).status(t.Context(), true, client.HasLabels{}); err == nil {
 		t.Error("there is no cluster to show, and no error")
 	}
 }

@@ -81,7 +81,10 @@ func (f *form) print(out io.Writer, value any) error {
 	if err != nil {
 		return fmt.Errorf("encoding the output: %w", err)
 	}
-	_, err = fmt.Fprintln(out, string(text))
+	if f.name != jsonPath { // as kubectl: the template has what line breaks there are
+		text = append(text, '\n')
+	}
+	_, err = out.Write(text)
 	return err
 }
 

@@ -117,9 +117,9 @@ func TestNamesAndPaths(t *testing.T) {
 	s := &status{pods: []Pod{{Name: "web-1", Namespace: "prod"}, {Name: "web-2", Namespace: "prod"}}}
 	for name, want := range map[string]string{
 		"name":                "pod/web-1\npod/web-2\n",
-		"jsonpath={[*].name}": "web-1 web-2\n",
-		`jsonpath={range [*]}{.namespace}/{.name}{","}{end}`: "prod/web-1,prod/web-2,\n",
-		"jsonpath={[*].none}":                                "\n",
+		"jsonpath={[*].name}": "web-1 web-2",
+		`jsonpath={range [*]}{.namespace}/{.name}{","}{end}`: "prod/web-1,prod/web-2,",
+		"jsonpath={[*].none}":                                "",
 	} {
 		var out bytes.Buffer
 		f := &form{allowed: []string{"name", jsonPath}}

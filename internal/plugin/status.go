@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -44,13 +45,17 @@ func (o *options) statusCommand() *cobra.Command {
 			}
 			ctx := cmd.Context()
 			return o.show(ctx, watch, func(out, notes io.Writer, on terminal) (bool, error) {
-				s, err := clusters.status(ctx, notes, all, matching)
+				s, err := clusters.status(ctx, all, matching)
 				if err != nil {
 					return false, err
 				}
 				s.selector = selector
 				s.only(names)
-				return false, s.write(out, notes, on, output, all)
+				if err := s.write(out, notes, on, output, all); err != nil || !watch {
+					return false, cmp.Or(err, s.failed)
+				}
+				noteFailed(notes, s.failed)
+				return false, nil
 			})
 		},
 	}
@@ -67,6 +72,8 @@ type status struct {
 	// unknown explains why it is not known what the manager knows, and leaderless that no manager leads.
 	unknown    error
 	leaderless string
+	// failed is of those of several clusters that can't be asked.
+	failed error
 	// namespace and selector are what the person asked for, empty for all.
 	namespace, selector string
 	names               []string
@@ -130,8 +137,12 @@ func (s *status) write(out, notes io.Writer, on terminal, output *form, all bool
 	if output.name == "wide" {
 		on.width = 0 // a person asked for all of it
 	}
-	statusTable(s.pods, s.unknown == nil, output.name == "wide", all).write(out, on)
-	if s.unknown != nil {
+	known := s.unknown == nil || slices.ContainsFunc(s.pods, func(p Pod) bool { return p.Context != "" && !p.facts.unasked })
+	statusTable(s.pods, known, output.name == "wide", all || strings.Contains(s.namespace, " or ")).write(out, on)
+	switch {
+	case s.unknown != nil && known:
+		fmt.Fprintf(notes, "REGISTRY is ?, and REASON is only what the pods show: %v\n", s.unknown)
+	case s.unknown != nil:
 		fmt.Fprintf(notes, "REGISTRY is not shown, and REASON is only what the pods show: %v\n", s.unknown)
 	}
 	for _, left := range leftOver(s.pods) {
@@ -144,11 +155,18 @@ func (s *status) write(out, notes io.Writer, on terminal, output *form, all bool
 func leftOver(pods []Pod) (lines []string) {
 	for _, p := range pods {
 		if left := lifecycle.LeftOverTraffic(p.facts.workload); left != "" {
-			lines = append(lines, fmt.Sprintf("CloneSet %s/%s: %s", p.Namespace, p.Workload, left))
+			lines = append(lines, fmt.Sprintf("%sCloneSet %s/%s: %s", prefix(p.Context), p.Namespace, p.Workload, left))
 		}
 	}
 	slices.Sort(lines)
 	return slices.Compact(lines)
+}
+
+// noteFailed prints which of several clusters could not be asked.
+func noteFailed(notes io.Writer, failed error) {
+	if failed != nil {
+		fmt.Fprintln(notes, failed)
+	}
 }
 
 // sayFirst prints that no manager leads, where that is so.
@@ -184,7 +202,7 @@ func statusTable(pods []Pod, known, wide, all bool) table {
 		{"IN STATE", true, func(p Pod) string { return p.inState() }},
 		{"READY", true, func(p Pod) string { return strconv.FormatBool(p.Ready) }},
 		{"ROTATION", true, func(p Pod) string { return string(p.Rotation) }},
-		{"REGISTRY", known, func(p Pod) string { return registryOf(p.Entries) }},
+		{"REGISTRY", known, registryOf},
 		{"WAITS AT", true, func(p Pod) string { return dash(string(p.Hook)) }},
 		{"REASON", true, func(p Pod) string { return dash(string(p.Reason)) }},
 		{"WORKLOAD", wide, func(p Pod) string { return dash(p.Workload) }},

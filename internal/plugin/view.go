@@ -78,6 +78,8 @@ type facts struct {
 	drainLeft time.Duration
 	// warned: the manager has a Warning for the pod. waits: the pod itself shows that it waits.
 	warned, waits bool
+	// unasked: of several managers, the pod's has not answered.
+	unasked bool
 	// leaderless shows that no manager leads, if that is so.
 	leaderless string
 }
@@ -341,6 +343,6 @@ func sortPods(pods []Pod) {
 	}
 	slices.SortFunc(pods, func(a, b Pod) int {
 		return cmp.Or(cmp.Compare(order(a), order(b)), since(a).Compare(since(b)),
-			cmp.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name))
+			cmp.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name), cmp.Compare(a.Context, b.Context))
 	})
 }

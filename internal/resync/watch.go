@@ -25,7 +25,7 @@ const (
 // watch reads applications' entries one by one, since lists don't show them. It removes nothing.
 //
 //	must be out   read every 5 s
-//	must be in    read once per resync interval, spread evenly
+//	must be in    read once per resync.interval, or a minute, spread evenly
 type watch struct {
 	keeper *keeper
 	client *registryclient.Client
@@ -41,9 +41,10 @@ func (w *watch) askAbout(ctx context.Context, state registry.State) {
 	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
 		to := time.Now()
 		policy, _ := r.inForce()
-		steered := r.Pods.Steered(w.keeper.name, in)
-		interval := policy.interval(len(steered))
-		err := w.ask(ctx, slices.DeleteFunc(steered, func(one registry.Instance) bool { return in && !isTurn(one, interval, from, to) }))
+		interval := policy.interval(0) // which must not change with each entry: it makes the turns
+		err := w.ask(ctx, slices.DeleteFunc(r.Pods.Steered(w.keeper.name, in), func(one registry.Instance) bool {
+			return in && !isTurn(one, interval, from, to)
+		}))
 		if from = to; ctx.Err() == nil && r.has(w.keeper) {
 			trouble.tell(logger, err,
 				"asking for applications' entries fails, and what others change of them goes unnoticed until it succeeds again",

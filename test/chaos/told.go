@@ -31,6 +31,7 @@ func (s *servers) restartAsTold(ctx context.Context, g *game) {
 			s.say("an Event asks to restart server %d", server)
 			if err := s.restart(ctx, g, server); err != nil && ctx.Err() == nil {
 				s.say("could not restart server %d: %v", server, err)
+				continue
 			}
 			restarted[server] = time.Now()
 		}
@@ -53,6 +54,9 @@ func toldToRestart(events []corev1.Event, told string, endpoints []string, resta
 			written := e.LastTimestamp.Time
 			if e.EventTime.After(written) {
 				written = e.EventTime.Time
+			}
+			if s := e.Series; s != nil && s.LastObservedTime.After(written) {
+				written = s.LastObservedTime.Time
 			}
 			if strings.Contains(e.Message, told) && strings.Contains(e.Message, hostPort(endpoint)+"/") && written.After(restarted[server]) {
 				servers = append(servers, server)

@@ -204,6 +204,9 @@ func (g *game) logged() {
 	lines, found := inLogs(logs...)
 	g.out.plain(fmt.Sprintf("history: %d lines in the managers' logs, %d findings", lines, len(found)))
 	g.report.find(found)
+	if lines == 0 && g.journal.Counts().Transitions > 0 {
+		g.report.note("the managers' logs have no line about a pod, see " + g.dir)
+	}
 }
 
 // inLogs is what kubectl rollcall history finds in logs, and in how many lines.
