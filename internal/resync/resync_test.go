@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -807,6 +808,47 @@ func TestApply(t *testing.T) {
 }
 
 func seconds(at time.Time) float64 { return float64(at.UnixMilli()) / 1000 }
+
+// TestALargeRegistryIsComparedLessOften unless the configuration says how often.
+func TestALargeRegistryIsComparedLessOften(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		reason   string
+		interval time.Duration
+		entries  int
+		least    int64
+		most     int64
+	}
+	bubble.Each(t, map[string]row{
+		"small":          {"each minute", 0, 10, 25, 36},
+		"large":          {"every 3 minutes", 0, 30_000, 9, 13},
+		"large, and set": {"the configuration wins", time.Minute, 30_000, 25, 36},
+	}, func(t *testing.T, tc row) {
+		s := newScene(t, "a")
+		c := &crowded{Registry: s.fakes["a"], entries: make([]registry.Entry, tc.entries)}
+		s.client("a", c)
+		s.start()
+		s.resync.Apply(Policy{Interval: tc.interval, MaxRemovals: intstr.FromString("20%")}, s.registries)
+		time.Sleep(30 * time.Minute)
+		s.stop()
+		if n := c.lists.Load(); n < tc.least || n > tc.most {
+			t.Errorf("%s: listed %d times in half an hour, want %d to %d", tc.reason, n, tc.least, tc.most)
+		}
+	})
+}
+
+// crowded lists what others have written.
+type crowded struct {
+	*fakeregistry.Registry
+
+	entries []registry.Entry
+	lists   atomic.Int64
+}
+
+func (c *crowded) List(context.Context, string) ([]registry.Entry, error) {
+	c.lists.Add(1)
+	return slices.Clone(c.entries), nil
+}
 
 // entryless is a registry that the application or the pod's condition steers.
 type entryless struct{ registry.Registry }
