@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -87,32 +86,8 @@ func (c *cluster) explainNode(ctx context.Context, name string, output *form) er
 		return err
 	}
 	e := ExplainedNode{Name: name, Unschedulable: node.Spec.Unschedulable, Pods: []EvictedPod{}}
-	forbidden := map[string]error{} // by namespace
-	for _, p := range pods {
-		if !w.watches(p.Namespace) {
-			continue // it is another installation's
-		}
-		answered := Eviction{Answer: Unanswered}
-		if forbidden[p.Namespace] == nil {
-			if answered, err = c.tryEviction(ctx, p); apierrors.IsNotFound(err) {
-				continue // it has gone meanwhile
-			}
-			forbidden[p.Namespace] = err
-		}
-		answered.Leaves = leavingOf(p)
-		if w.config.Evictions.Enabled && answered.Answer != Allowed {
-			answered.most = w.longestDrain(p)
-			answered.DrainMost = answered.most.String()
-		}
-		e.Pods = append(e.Pods, EvictedPod{p, answered})
-	}
-	e.Explanation, e.Remedies = w.nodeSentences(&e), c.nodeRemedies()
-	for _, namespace := range slices.Sorted(maps.Keys(forbidden)) {
-		if err := forbidden[namespace]; err != nil {
-			e.Explanation = append(e.Explanation,
-				fmt.Sprintf("What becomes of the pods of namespace %s is not known, because you may not evict them: %v.", namespace, err))
-		}
-	}
+	refusals := c.evictAll(ctx, w, &e, pods)
+	e.Explanation, e.Remedies = append(w.nodeSentences(&e), refusals...), c.nodeRemedies()
 	sayFirst(c.ErrOut, w.leaderlessIn(""))
 	if output.forScripts() {
 		noEntries(c.ErrOut, w.unknown)
@@ -123,6 +98,35 @@ func (c *cluster) explainNode(ctx context.Context, name string, output *form) er
 		fmt.Fprintf(c.ErrOut, "The entries are those that the pods record: %v\n", w.unknown)
 	}
 	return nil
+}
+
+// evictAll asks about each pod, and returns a sentence for each namespace in which the person may not.
+func (c *cluster) evictAll(ctx context.Context, w *world, e *ExplainedNode, pods []Pod) (refusals []string) {
+	forbidden := map[string]bool{} // by namespace
+	for _, p := range pods {
+		if !w.watches(p.Namespace) {
+			continue // it is another installation's
+		}
+		answered := Eviction{Answer: Unanswered}
+		if !forbidden[p.Namespace] {
+			var err error
+			switch answered, err = c.tryEviction(ctx, p); {
+			case apierrors.IsNotFound(err):
+				continue // it has gone meanwhile
+			case err != nil:
+				forbidden[p.Namespace] = true
+				refusals = append(refusals, fmt.Sprintf(
+					"What becomes of the pods of namespace %s is not known, because you may not evict them: %v.", p.Namespace, err))
+			}
+		}
+		answered.Leaves = leavingOf(p)
+		if w.config.Evictions.Enabled && answered.Answer != Allowed {
+			answered.most = w.longestDrain(p)
+			answered.DrainMost = answered.most.String()
+		}
+		e.Pods = append(e.Pods, EvictedPod{p, answered})
+	}
+	return refusals
 }
 
 // longestDrain is for how long the webhook waits for the pod's drain at most.

@@ -111,14 +111,21 @@ func (w *world) named(kind, name, namespace string) (found *clusterstate.Workloa
 	case len(kinds) > 1:
 		slices.Sort(kinds)
 		return nil, fmt.Errorf("several workloads are called %s: set %s", name, strings.Join(kinds, " or "))
-	case found == nil && kind == "" && len(w.forbidden) > 0:
-		return nil, w.forbidden[slices.Min(slices.Collect(maps.Keys(w.forbidden)))]
-	case found == nil && kind == "":
-		return nil, &exitError{exitNotFound, fmt.Errorf("namespace %s has no pod and no workload %s", namespace, name)}
 	case found == nil:
-		return nil, &exitError{exitNotFound, fmt.Errorf("namespace %s has no %s %s of OpenKruise's", namespace, kind, name)}
+		return nil, w.notFound(kind, name, namespace)
 	}
 	return found, nil
+}
+
+// notFound is the error of a workload that there is not, or that may be of a kind which the person may not list.
+func (w *world) notFound(kind, name, namespace string) error {
+	switch {
+	case kind != "":
+		return &exitError{exitNotFound, fmt.Errorf("namespace %s has no %s %s of OpenKruise's", namespace, kind, name)}
+	case len(w.forbidden) > 0:
+		return w.forbidden[slices.Min(slices.Collect(maps.Keys(w.forbidden)))]
+	}
+	return &exitError{exitNotFound, fmt.Errorf("namespace %s has no pod and no workload %s", namespace, name)}
 }
 
 // unmanagedWorkload is the error of a workload without hooks of Rollcall's.

@@ -115,17 +115,7 @@ func (s *status) write(out, notes io.Writer, on terminal, output *form, all bool
 		return output.print(out, list(s.pods))
 	}
 	if len(s.pods) == 0 {
-		where, otherwise := "in namespace "+s.namespace, "; use -A for all namespaces"
-		if all {
-			where, otherwise = "in the cluster", ": enroll a CloneSet, or add hooks with keys of rollcall.dev/ to it"
-		}
-		if s.selector != "" {
-			where += " with the labels " + s.selector
-		}
-		if len(s.names) > 0 {
-			where = "called " + strings.Join(s.names, " or ") + ", or of a workload of that name, " + where
-		}
-		fmt.Fprintf(notes, "Rollcall manages no pods %s%s\n", where, otherwise)
+		fmt.Fprintln(notes, s.nothing(all))
 		return nil
 	}
 	if output.name == "name" {
@@ -139,16 +129,29 @@ func (s *status) write(out, notes io.Writer, on terminal, output *form, all bool
 	}
 	known := s.unknown == nil || slices.ContainsFunc(s.pods, func(p Pod) bool { return p.Context != "" && !p.facts.unasked })
 	statusTable(s.pods, known, output.name == "wide", all || strings.Contains(s.namespace, " or ")).write(out, on)
-	switch {
-	case s.unknown != nil && known:
-		fmt.Fprintf(notes, "REGISTRY is ?, and REASON is only what the pods show: %v\n", s.unknown)
-	case s.unknown != nil:
-		fmt.Fprintf(notes, "REGISTRY is not shown, and REASON is only what the pods show: %v\n", s.unknown)
+	if s.unknown != nil {
+		shown := map[bool]string{true: "?", false: "not shown"}[known]
+		fmt.Fprintf(notes, "REGISTRY is %s, and REASON is only what the pods show: %v\n", shown, s.unknown)
 	}
 	for _, left := range leftOver(s.pods) {
 		fmt.Fprintln(notes, left)
 	}
 	return nil
+}
+
+// nothing explains that there is no pod to show.
+func (s *status) nothing(all bool) string {
+	where, otherwise := "in namespace "+s.namespace, "; use -A for all namespaces"
+	if all {
+		where, otherwise = "in the cluster", ": enroll a CloneSet, or add hooks with keys of rollcall.dev/ to it"
+	}
+	if s.selector != "" {
+		where += " with the labels " + s.selector
+	}
+	if len(s.names) > 0 {
+		where = "called " + strings.Join(s.names, " or ") + ", or of a workload of that name, " + where
+	}
+	return fmt.Sprintf("Rollcall manages no pods %s%s", where, otherwise)
 }
 
 // leftOver returns a line for each CloneSet whose shares of traffic an earlier update has left.
