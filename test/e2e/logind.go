@@ -101,6 +101,7 @@ func (l *logind) serve(conn net.Conn) {
 	l.mu.Lock()
 	l.conns = append(l.conns, conn)
 	l.mu.Unlock()
+	defer l.forget(conn)
 	for {
 		call, err := readMessage(in)
 		if err != nil {
@@ -116,6 +117,13 @@ func (l *logind) serve(conn net.Conn) {
 			l.once.Do(func() { close(l.ready) })
 		}
 	}
+}
+
+// forget drops the connection of a kubelet that has ended.
+func (l *logind) forget(conn net.Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conns = slices.DeleteFunc(l.conns, func(one net.Conn) bool { return one == conn })
 }
 
 // readMessage reads a message without its padding's check: 16 bytes, the header's fields up to a multiple of 8, and the body.
