@@ -116,7 +116,7 @@ func (w *workshop) command(ctx context.Context, of binary, args ...string) *exec
 	return c
 }
 
-// breakAll breaks each condition both ways, and prints those that no test notices, or none of the package's own.
+// breakAll breaks each condition both ways, and prints what no test notices, or none of the package's own.
 func (w *workshop) breakAll(ctx context.Context) error {
 	var own, others, nobody, alone int
 	for id, c := range w.conditions {

@@ -106,6 +106,24 @@ func missed(in lifecycle.Key, ago time.Duration) with {
 	}
 }
 
+// answer is what holds of an entry, if the pod must become that.
+type answer struct {
+	reason string
+	of     *steered
+	in     lifecycle.Key
+	want   lifecycle.Want
+	is     bool
+}
+
+func expectEach(t *testing.T, is func(Facts, lifecycle.Key, lifecycle.Want) bool, rows map[string]answer) {
+	t.Helper()
+	expect.Each(t, rows, func(t *testing.T, tc answer) {
+		if got := is(tc.of.f, tc.in, tc.want); got != tc.is {
+			t.Errorf("%s: got %t", tc.reason, got)
+		}
+	})
+}
+
 func one(in lifecycle.Key) []lifecycle.Key { return []lifecycle.Key{in} }
 
 func TestFacts_AddressesOf(t *testing.T) {
@@ -139,14 +157,7 @@ func TestFacts_passedOn(t *testing.T) {
 	wasPassedOn := func(s *steered) { s.tracked.PassedOn(called(here), s.now) }
 	own := called(here)
 	own.Writer = ""
-	type row struct {
-		reason string
-		of     *steered
-		in     lifecycle.Key
-		want   lifecycle.Want
-		passed bool
-	}
-	expect.Each(t, map[string]row{
+	expectEach(t, Facts.passedOn, map[string]answer{
 		"in a list":           {"the registry has an answer about it", steer(), apps("web", here), lifecycle.Absent, false},
 		"another pod's":       {"its application has the endpoint", steer(others(apps("web", here))), apps("web", here), lifecycle.Absent, true},
 		"called":              {"it answers for itself", steer(), called(here), lifecycle.Absent, false},
@@ -158,10 +169,6 @@ func TestFacts_passedOn(t *testing.T) {
 		"ended after its word": {"what it has acknowledged counts, in case a container starts again",
 			steer(ended, isAcknowledged(called(here), lifecycle.OutOfService)), called(here), lifecycle.OutOfService, false},
 		"ended, and noted so": {"nothing was acknowledged", steer(ended, wasPassedOn), called(here), lifecycle.Absent, true},
-	}, func(t *testing.T, tc row) {
-		if got := tc.of.f.passedOn(tc.in, tc.want); got != tc.passed {
-			t.Errorf("%s: got %t", tc.reason, got)
-		}
 	})
 }
 
@@ -228,14 +235,7 @@ func TestFacts_leftToApp(t *testing.T) {
 		return lifecycle.Key{Registry: "default", Service: "web", Address: address, Port: 80}
 	}
 	rollcalls := belongsIn(at(here))
-	type row struct {
-		reason string
-		of     *steered
-		in     lifecycle.Key
-		want   lifecycle.Want
-		left   bool
-	}
-	expect.Each(t, map[string]row{
+	expectEach(t, Facts.leftToApp, map[string]answer{
 		"its own, out":               {"the application's entry takes over", steer(), at(here), lifecycle.OutOfService, true},
 		"its own, absent":            {"the same", steer(), at(here), lifecycle.Absent, true},
 		"its own, in":                {"both at once would count the pod twice", steer(), at(here), lifecycle.InService, false},
@@ -245,10 +245,6 @@ func TestFacts_leftToApp(t *testing.T) {
 		"of a pod that is gone":      {"another pod may have the address", steer(rollcalls, gone), at(here), lifecycle.Absent, true},
 		"gone, and had no address":   {"the same", steer(rollcalls, gone, noAddress), at(here), lifecycle.Absent, true},
 		"without an address for now": {"the pod may get it again", steer(rollcalls, noAddress), at(here), lifecycle.Absent, false},
-	}, func(t *testing.T, tc row) {
-		if got := tc.of.f.leftToApp(tc.in, tc.want); got != tc.left {
-			t.Errorf("%s: got %t", tc.reason, got)
-		}
 	})
 }
 
@@ -256,14 +252,7 @@ func TestFacts_mustBeSeen(t *testing.T) {
 	t.Parallel()
 	in, other := apps("web", here), apps("web", also)
 	own := lifecycle.Key{Registry: "default", Service: "web", Address: here, Port: 80}
-	type row struct {
-		reason string
-		of     *steered
-		in     lifecycle.Key
-		want   lifecycle.Want
-		must   bool
-	}
-	expect.Each(t, map[string]row{
+	expectEach(t, Facts.mustBeSeen, map[string]answer{
 		"never seen":             {"it may be under way", steer(), in, lifecycle.OutOfService, true},
 		"to go in":               {"an answer shows it", steer(), in, lifecycle.InService, false},
 		"Rollcall's own":         {"Rollcall knows what it wrote", steer(belongsIn(own)), own, lifecycle.OutOfService, false},
@@ -283,9 +272,5 @@ func TestFacts_mustBeSeen(t *testing.T) {
 		"two, recorded": {"another manager saw it, and this one may find it elsewhere",
 			steer(twoAddresses, recordedAs(one(in), nil)), in, lifecycle.OutOfService, true},
 		"one, recorded": {"another manager saw it", steer(recordedAs(one(in), nil)), in, lifecycle.OutOfService, false},
-	}, func(t *testing.T, tc row) {
-		if got := tc.of.f.mustBeSeen(tc.in, tc.want); got != tc.must {
-			t.Errorf("%s: got %t", tc.reason, got)
-		}
 	})
 }

@@ -157,14 +157,7 @@ func TestFacts_WasInService(t *testing.T) {
 func TestFacts_neverThere(t *testing.T) {
 	t.Parallel()
 	web := mine("web", here)
-	type row struct {
-		reason string
-		of     *steered
-		in     lifecycle.Key
-		want   lifecycle.Want
-		never  bool
-	}
-	expect.Each(t, map[string]row{
+	expectEach(t, Facts.neverThere, map[string]answer{
 		"new, to stay out":           {"no manager called a registry for it", rollcalls(born), web, lifecycle.OutOfService, true},
 		"new, to go in":              {"that takes a call", rollcalls(born), web, lifecycle.InService, false},
 		"older":                      {"a manager before may have registered it", rollcalls(), web, lifecycle.OutOfService, false},
@@ -174,10 +167,6 @@ func TestFacts_neverThere(t *testing.T) {
 		"new, with another's record": {"somebody wrote that", rollcalls(born, recordedNow(lifecycle.OutOfService, time.Time{})), web, lifecycle.OutOfService, false},
 		"new, for a hook, listed":    {"the list shows that nobody registered it", rollcalls(born, listed), web, lifecycle.Absent, true},
 		"an application's, listed":   {"no list shows what applications register", steer(born, listed), apps("web", here), lifecycle.Absent, false},
-	}, func(t *testing.T, tc row) {
-		if got := tc.of.f.neverThere(tc.in, tc.want); got != tc.never {
-			t.Errorf("%s: got %t", tc.reason, got)
-		}
 	})
 }
 

@@ -95,7 +95,7 @@ func (c *cluster) explainNode(ctx context.Context, name string, output *form) er
 	}
 	c.printNode(e)
 	if w.unknown != nil {
-		fmt.Fprintf(c.ErrOut, "The entries are those that the pods record: %v\n", w.unknown)
+		fmt.Fprintf(c.ErrOut, "The entries are what the pods record: %v\n", w.unknown)
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ type ExplainedWorkload struct {
 	Handlers    []Handler `json:"handlers"`
 	Explanation []string  `json:"explanation"`
 	Remedies    []Remedy  `json:"remedies"`
-	// Pods are all, those that wait first.
+	// Pods are all, waiting pods first.
 	Pods []Pod `json:"pods"`
 }
 
@@ -283,9 +283,7 @@ func (c *cluster) printWorkload(e ExplainedWorkload, unknown error) {
 	c.paragraph(on, lines)
 	fmt.Fprintln(c.Out)
 	c.paragraph(on, remedyLines(e.Remedies))
-	if unknown != nil {
-		fmt.Fprintf(c.ErrOut, "REGISTRY is not shown, and REASON is only what the pods show: %v\n", unknown)
-	}
+	noteUnknown(c.ErrOut, unknown, false)
 }
 
 func (o *options) paragraph(on terminal, lines []string) {

@@ -23,7 +23,7 @@ type form struct {
 
 const jsonPath = "jsonpath=TEMPLATE"
 
-// outputFlag adds --output to a command, with the forms for scripts behind those that it has anyway.
+// outputFlag adds --output to a command, with the forms for scripts behind its own.
 func outputFlag(c *cobra.Command, others ...string) *form {
 	f := &form{allowed: append(others, "json", "yaml", jsonPath)}
 	c.Flags().VarP(f, "output", "o", "Output format: "+f.forms()+".")

@@ -129,10 +129,7 @@ func (s *status) write(out, notes io.Writer, on terminal, output *form, all bool
 	}
 	known := s.unknown == nil || slices.ContainsFunc(s.pods, func(p Pod) bool { return p.Context != "" && !p.facts.unasked })
 	statusTable(s.pods, known, output.name == "wide", all || strings.Contains(s.namespace, " or ")).write(out, on)
-	if s.unknown != nil {
-		shown := map[bool]string{true: "?", false: "not shown"}[known]
-		fmt.Fprintf(notes, "REGISTRY is %s, and REASON is only what the pods show: %v\n", shown, s.unknown)
-	}
+	noteUnknown(notes, s.unknown, known)
 	for _, left := range leftOver(s.pods) {
 		fmt.Fprintln(notes, left)
 	}
@@ -163,6 +160,14 @@ func leftOver(pods []Pod) (lines []string) {
 	}
 	slices.Sort(lines)
 	return slices.Compact(lines)
+}
+
+// noteUnknown prints why a table lacks what the manager knows, of all pods or, if known, of some.
+func noteUnknown(notes io.Writer, unknown error, known bool) {
+	if unknown != nil {
+		shown := map[bool]string{true: "?", false: "not shown"}[known]
+		fmt.Fprintf(notes, "REGISTRY is %s, and REASON is only what the pods show: %v\n", shown, unknown)
+	}
 }
 
 // noteFailed prints which of several clusters could not be asked.
