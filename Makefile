@@ -49,7 +49,7 @@ help: ## Show this list.
 		/^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # What the tests, and all that runs on a cluster of this machine, share is built on Linux alone.
-NEEDS_LINUX := test test-outoftree servers test-servers test-registries test-nacos-2 chaos chaos-mutants soak bench readers demo adopt nightly
+NEEDS_LINUX := test test-outoftree servers test-servers test-two-clusters test-registries test-nacos-2 chaos chaos-mutants soak bench readers demo adopt nightly
 
 .PHONY: check-linux
 $(NEEDS_LINUX): check-linux
@@ -112,7 +112,6 @@ manifests: ## Generate config/rbac/role.yaml from the markers in the code, and w
 fmt: ## Format the code.
 	$(TOOL) golangci-lint fmt
 
-# Neither tidy nor a check needs test/bench/peer: its modules can't be downloaded everywhere, and only make bench builds it.
 .PHONY: tidy
 tidy: ## Tidy each go.mod but those of servers.
 	go mod tidy
@@ -153,7 +152,7 @@ verify-costs: ## Fail if a pod takes more calls and writes than it should, or mo
 .PHONY: verify-english
 verify-english: ## Fail if a page, a text or a comment has words that .vale/styles/Rollcall does not allow.
 ifdef CC_FOUND
-	CGO_ENABLED=1 $(TOOL) vale --glob='!{*_test.go,*.zh-CN.md}' .github .golangci.yml *.md Makefile charts/rollcall cmd config docs hack/docs hack/kind hack/release hack/results hack/site internal registry test/demo test/e2e/remote.yaml
+	CGO_ENABLED=1 $(TOOL) vale --glob='!{*_test.go,*.zh-CN.md}' .github .golangci.yml *.md Makefile charts/rollcall cmd config docs hack/docs hack/kind hack/release hack/site internal registry test/demo test/e2e/remote.yaml
 else
 	@mkdir -p $(RESULTS) && echo 'vale needs a C compiler' | tee $(RESULTS)/$@.skipped
 endif
@@ -212,6 +211,7 @@ PARALLEL ?= 8
 .PHONY: test-unit
 test-unit: check-race ## Run the tests that need no cluster.
 	@mkdir -p $(RESULTS)
+	@[[ $$(uname -s) == Linux ]] || echo 'NOT TESTED on this system: the packages in test, and the tests in files *_linux_test.go' >&2
 	$(GOTESTSUM) --format pkgname --jsonfile $(RESULTS)/unit.json --raw-command -- bash -ec '\
 		$(GOTEST) -parallel=$(PARALLEL) $(UNIT_TESTS); \
 		$(if $(RACE),go test -json -run "TestEveryInput|TestModel" ./internal/lifecycle ./internal/controller)'
@@ -225,6 +225,7 @@ OF ?= engine
 ROOMS_engine := ./internal/lifecycle ./internal/plan ./internal/visit ./internal/observe ./internal/tracker ./internal/report ./internal/waiting
 ASKED_engine := ./internal/controller
 ROOMS_drivers := ./registry ./registry/driverkit $(addprefix ./registry/,consul etcd eureka http memory nacos pod zookeeper) ./internal/registryclient
+ASKED_drivers := ./test/registries/etcd,./test/registries/zookeeper
 ROOMS_rest := ./internal/config ./internal/resync ./internal/plugin ./internal/history ./test/harness/checker
 ROOMS ?= $(ROOMS_$(OF))
 ASKED ?= $(ASKED_$(OF))
@@ -272,6 +273,11 @@ test-neighbours: ## Run the libraries of Flux and of the descheduler against the
 .PHONY: test-fleet
 test-fleet: servers ## Enroll 200 CloneSets with 1,000 pods at the same time, and take their hooks back.
 	ROLLCALL_FLEET=200 go test -count=1 -parallel=1 -v -timeout=30m -run '^TestEnrollment$$' ./test/integration
+
+.PHONY: test-two-clusters
+test-two-clusters: servers ## Run two clusters that share a Nacos, and a Eureka; make test has Consul.
+	@$(REGISTRIES_CMD) get nacos eureka
+	ROLLCALL_TWO_CLUSTERS='nacos eureka' go test -count=1 -v -timeout=30m -run '^TestTwoClusters$$' ./test/integration
 
 # The drivers that test-registries tests; empty means all. Their results go into a file of this name.
 REGISTRIES ?=
@@ -335,6 +341,10 @@ servers: ## Build the servers of the test cluster, once, into the user's cache.
 test-servers:
 	@$(READY) test -test $(RACE)
 
+.PHONY: pin-servers
+pin-servers: ## Write the checksums of the servers that their projects publish, which make demo then downloads instead of building them.
+	@go run ./test/ready pin
+
 # How long, the plan of an earlier run, and a registry that runs as a cluster of real servers; each may be left out.
 CHAOS ?=
 SEED ?=
@@ -374,7 +384,7 @@ OUT ?= bin/bench
 
 ADOPT := adopt-consul adopt-eureka adopt-nacos adopt-nacos-spring adopt-nacos-dubbo adopt-zookeeper-dubbo adopt-zookeeper-spring
 .PHONY: nightly
-nightly: ## Run the jobs that .ci/run leaves out, one after the other, as root, in about 8 hours; the end shows how long each took.
+nightly: ## Run the jobs that .ci/run leaves out, one after the other, as root, in about 10 hours; the end shows how long each took.
 	@.ci/run nightly
 
 .PHONY: bench
@@ -383,7 +393,7 @@ bench: ## Compare Rollcall with a floor and a recipe on a real API server, in 40
 	@BENCH='$(BENCH)' PART='$(PART)' OUT='$(OUT)' BEFORE='$(BEFORE)' bin/bench/bench
 
 .PHONY: bench-registries
-bench-registries: ## Compare 1,000 registrations with those of each real registry's own client; REGISTRIES='consul etcd' takes some, PART=reads measures reads in a large service.
+bench-registries: ## Compare 1,000 registrations with those of each real registry's own client; REGISTRIES='consul etcd' takes some, PART=reads measures reads in a large service, PART=lists the lists of many clusters.
 	@go build -C test/bench/registries -o '$(CURDIR)/bin/bench/registries' .
 	@REGISTRIES='$(REGISTRIES)' PART='$(PART)' SIZES='$(SIZES)' bin/bench/registries
 
@@ -412,7 +422,7 @@ adopt: ## Show it where applications register themselves: REGISTRY=consul, eurek
 $(ADOPT): adopt-%:
 	@$(MAKE) --no-print-directory adopt REGISTRY=$(word 1,$(subst -, ,$*)) APP=$(word 2,$(subst -, ,$*))
 
-# Empty runs all scenarios, short the scenarios that CI runs, anything else the scenarios with this in their name.
+# Empty runs all scenarios but durations, short the scenarios that CI runs, anything else the scenarios with this in their name.
 E2E ?=
 # A cluster with OpenKruise to run them on, instead of nodes of this machine.
 E2E_KUBECONFIG ?=

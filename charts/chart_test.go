@@ -409,6 +409,12 @@ func TestUninstallHook(t *testing.T) {
 		},
 		"none":      {reason: "a person wants no check", values: "uninstall: {mode: none}"},
 		"a dry run": {reason: "the pods wait for another installation", values: "extraArgs: [--dry-run]"},
+		"a dry run, spelled out": {
+			reason: "it is the same flag", values: "extraArgs: [--dry-run=true]",
+		},
+		"no dry run": {
+			reason: "its pods wait for it", values: "extraArgs: [--dry-run=false]", account: "rollcall", argument: "--uninstall=check",
+		},
 	}, func(t *testing.T, c row) {
 		objects, err := helm(t, example+c.values+"\n")
 		expect.NoError(t, err)
@@ -639,8 +645,10 @@ func TestHelmTest(t *testing.T) {
 	t.Parallel()
 	type row struct{ reason, values, argument string }
 	expect.Each(t, map[string]row{
-		"default":   {reason: "it writes an entry and removes it", argument: "--check-registries"},
-		"a dry run": {reason: "it writes nothing", values: "extraArgs: [--dry-run]", argument: "--check-config"},
+		"default":                {reason: "it writes an entry and removes it", argument: "--check-registries"},
+		"a dry run":              {reason: "it writes nothing", values: "extraArgs: [--dry-run]", argument: "--check-config"},
+		"a dry run, spelled out": {reason: "it is the same flag", values: "extraArgs: [--dry-run=true]", argument: "--check-config"},
+		"no dry run":             {reason: "it is the same flag", values: "extraArgs: [--dry-run=false]", argument: "--check-registries"},
 		"a sidecar": {
 			reason: "the pod would never end", argument: "--check-registries",
 			values: "overrides: {deployment: {spec: {template: {spec: {containers: [{name: proxy, image: proxy}]}}}}}",

@@ -29,7 +29,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
@@ -41,6 +40,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/enroll"
 	"github.com/rollcall-dev/rollcall/internal/lint"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 )
 
 const namespace = "rollcall-system"
@@ -87,13 +87,9 @@ func TestAllIsInOneNamespace(t *testing.T) {
 		if slices.Contains(clusterWide, kind) {
 			want = ""
 		}
-		if got := object.GetNamespace(); got != want {
-			t.Errorf("%s %s: namespace %q, want %q", kind, object.GetName(), got, want)
-		}
+		expect.Equal(t, want, object.GetNamespace(), "%s %s: namespace", kind, object.GetName())
 	}
-	if got := only[*corev1.Namespace](t).Name; got != namespace {
-		t.Errorf("namespace %q, want %q", got, namespace)
-	}
+	expect.Equal(t, namespace, only[*corev1.Namespace](t).Name, "namespace")
 }
 
 func TestRolesGrantNoMoreThanIsUsed(t *testing.T) {
@@ -127,9 +123,7 @@ func TestRolesGrantNoMoreThanIsUsed(t *testing.T) {
 		"events.events.k8s.io":        {"create", "patch"},
 		"leases.coordination.k8s.io":  {"create", "get", "update"},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("what the manager may do (-want +got), each a verb that the code needs:\n%s", diff)
-	}
+	expect.Equal(t, want, got, "what the manager may do, each a verb that the code needs")
 }
 
 func TestBindingsNameWhatExists(t *testing.T) {
@@ -142,9 +136,7 @@ func TestBindingsNameWhatExists(t *testing.T) {
 	if diff := cmp.Diff(want, bindings(manifests(t)), cmpopts.SortSlices(func(a, b binding) bool { return a.Kind < b.Kind })); diff != "" {
 		t.Errorf("the bindings (-want +got):\n%s", diff)
 	}
-	if got := only[*appsv1.Deployment](t).Spec.Template.Spec.ServiceAccountName; got != account {
-		t.Errorf("the Deployment's service account is %q, want %q", got, account)
-	}
+	expect.Equal(t, account, only[*appsv1.Deployment](t).Spec.Template.Spec.ServiceAccountName, "the Deployment's service account")
 }
 
 // TestManagerRunsOnLinux: the image has no other platform, and a Windows node without a taint would be given a manager that never starts.
@@ -159,14 +151,10 @@ func TestNoSidecarStopsBeforeTheManager(t *testing.T) {
 	t.Parallel()
 	pod := only[*appsv1.Deployment](t).Spec.Template
 	for key, want := range map[string]string{"sidecar.istio.io/inject": "false", "kuma.io/sidecar-injection": "disabled"} {
-		if got := pod.Labels[key]; got != want {
-			t.Errorf("label %s is %q, want %q", key, got, want)
-		}
+		expect.Equal(t, want, pod.Labels[key], "label %s", key)
 	}
 	for key, want := range map[string]string{"consul.hashicorp.com/connect-inject": "false", "linkerd.io/inject": "disabled"} {
-		if got := pod.Annotations[key]; got != want {
-			t.Errorf("annotation %s is %q, want %q", key, got, want)
-		}
+		expect.Equal(t, want, pod.Annotations[key], "annotation %s", key)
 	}
 }
 
@@ -201,9 +189,7 @@ func TestManagerHasNoPrivilege(t *testing.T) {
 	if container.Resources.Requests.Cpu().IsZero() || container.Resources.Limits.Memory().IsZero() {
 		t.Error("the container has no CPU request or no memory limit")
 	}
-	if got := only[*corev1.Namespace](t).Labels["pod-security.kubernetes.io/enforce"]; got != "restricted" {
-		t.Errorf("the namespace enforces %q, want restricted", got)
-	}
+	expect.Equal(t, "restricted", only[*corev1.Namespace](t).Labels["pod-security.kubernetes.io/enforce"], "the namespace enforces")
 }
 
 func TestManagerFindsItsConfiguration(t *testing.T) {
@@ -226,9 +212,7 @@ func TestManagerFindsItsConfiguration(t *testing.T) {
 	if mount < 0 {
 		t.Fatalf("volume %s is not mounted", pod.Volumes[volume].Name)
 	}
-	if container.VolumeMounts[mount].SubPath != "" {
-		t.Error("the configuration is mounted by subPath, so a change would never arrive")
-	}
+	expect.Equal(t, "", container.VolumeMounts[mount].SubPath, "the configuration is mounted by subPath, so a change would never arrive")
 	want := "--config=" + container.VolumeMounts[mount].MountPath + "/" + file
 	if !slices.Contains(container.Args, want) {
 		t.Errorf("arguments %q, want %q among them", container.Args, want)
@@ -520,11 +504,7 @@ func render(folder string) ([]client.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientscheme.AddToScheme(scheme), kruisev1alpha1.AddToScheme(scheme)); err != nil {
-		return nil, fmt.Errorf("making the scheme: %w", err)
-	}
-	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
+	decoder := serializer.NewCodecFactory(kube.Scheme(clientscheme.AddToScheme), serializer.EnableStrict).UniversalDeserializer()
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(out))
 	var objects []client.Object
 	for {

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
@@ -38,9 +37,7 @@ func TestPluginRoles(t *testing.T) {
 		},
 	} {
 		role := named[*rbacv1.ClusterRole](t, objects, name)
-		if diff := cmp.Diff(want.rules, role.Rules); diff != "" {
-			t.Errorf("%s (-want +got): %s\n%s", name, want.reason, diff)
-		}
+		expect.Equal(t, want.rules, role.Rules, "%s %s", name, want.reason)
 		var aggregates []string
 		for _, of := range []string{"admin", "edit", "view"} {
 			if role.Labels["rbac.authorization.k8s.io/aggregate-to-"+of] == "true" {

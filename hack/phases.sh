@@ -27,7 +27,7 @@ for target in "$@"; do
   if [[ $status == FAILED ]]; then
     failures+="FAILED: make $target, see $results/$target.log"$'\n'
     if [[ -e $json ]]; then
-      why=$(go run ./hack/results failed "$json")
+      why=$(hack/results.sh failed "$json")
     else
       why=$(grep -aE '^[a-z]+: ' "$results/$target.log" | grep -avE '^(make|go: (downloading|finding|extracting))' | tail -n 1) || true # the last that a program of ours said
     fi

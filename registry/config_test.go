@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestTLSIsGiven(t *testing.T) {
@@ -17,9 +18,7 @@ func TestTLSIsGiven(t *testing.T) {
 func TestEndpoint(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]string{"10.0.0.1": "10.0.0.1:80", "fd00::1": "[fd00::1]:80"} {
-		if got := (registry.Instance{Address: address, Port: 80}).Endpoint(); got != want {
-			t.Errorf("endpoint of %s: got %s, want %s", address, got, want)
-		}
+		expect.Equal(t, want, (registry.Instance{Address: address, Port: 80}).Endpoint(), "endpoint of %s", address)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // TestMarks tells each class of errors from the others, through whatever wraps it.
@@ -62,9 +63,7 @@ func TestMarks(t *testing.T) {
 		}
 		for _, err := range []error{marked, fmt.Errorf("a: %w", marked), errors.Join(plain, marked)} {
 			for other := range classes {
-				if got := classes[other].is(err); got != (other == name) {
-					t.Errorf("%s, of class %s: %q is it: %t", name, other, err, got)
-				}
+				expect.Equal(t, other == name, classes[other].is(err), "%s, of class %s: %q is it", name, other, err)
 			}
 		}
 		for _, err := range []error{nil, plain, context.DeadlineExceeded} {
@@ -101,8 +100,6 @@ func TestExcerpt(t *testing.T) {
 		strings.Repeat("é", 300):     strings.Repeat("é", 300),
 		strings.Repeat("é", 301):     strings.Repeat("é", 300) + "…",
 	} {
-		if got := registry.Excerpt(text); got != want {
-			t.Errorf("Excerpt(%q) is %q, want %q", text, got, want)
-		}
+		expect.Equal(t, want, registry.Excerpt(text), "Excerpt(%q)", text)
 	}
 }

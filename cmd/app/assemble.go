@@ -44,7 +44,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	}
 	pods := a.newPods(own, may)
 	compares := a.newComparing(c, own, pods, about)
-	evicts, err := a.newEvicting(own, pods.synced, leader, may.of(rightsof.Evictions))
+	evicts, err := a.newEvicting(own, pods.synced, leader, may.of(rightsof.Evictions).there)
 	if err != nil {
 		return err
 	}
@@ -62,8 +62,8 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 		Wake: pods.reconciler.Wake, Again: pods.reconciler.Again,
 	}
 	runnables = append(runnables, may, pods, pods.asks, a.options.slices,
-		&after{Runnable: pods.conditions(), there: may.of(rightsof.PodCondition)},
-		a.newReload(limits, own, follows, about), compares, page, &resting{release: giveBack}, a.namespaces)
+		&after{Runnable: pods.conditions(), there: may.of(rightsof.PodCondition).there},
+		a.newReload(limits, own, follows, about), compares, page, &resting{release: giveBack, spare: make([]byte, spareBytes)}, a.namespaces)
 	if a.lease != nil {
 		a.lease.failing = pods.failing
 		runnables = append(runnables, a.requests(leader, compares.resync))
@@ -92,7 +92,7 @@ func (a *app) newPods(own *prometheus.Registry, may *rights) *pods {
 	p := &pods{
 		manager: a.manager, tracker: tracker.New(), listed: make(chan struct{}),
 		state:    clusterstate.New(a.supposed(a.manager.GetClient()), a.cachedPods, a.namespaces.scope),
-		identity: clusterstate.NewIdentity(a.manager.GetAPIReader(), a.logger.WithName("identity")), mayEnroll: may.of(rightsof.Enroll),
+		identity: clusterstate.NewIdentity(a.manager.GetAPIReader(), a.logger.WithName("identity")), mayEnroll: may.of(rightsof.Enroll).there,
 	}
 	writer, recorder := a.written()
 	p.asks = idle.New(idle.Options{Wake: func(id lifecycle.PodID) { p.reconciler.Wake(id) }, Clock: clock.RealClock{}})
@@ -101,7 +101,7 @@ func (a *app) newPods(own *prometheus.Registry, may *rights) *pods {
 		Client: writer, Pods: a.cachedPods, APIReader: a.supposed(a.manager.GetAPIReader()), Recorder: recorder,
 		Tracker: p.tracker, State: p.state, Identity: p.identity,
 		Releases: metrics.NewReleaseMetrics(own), Trace: a.traces.reconciles(),
-		PodCondition: func() bool { return isClosed(condition) }, NoCondition: may.lacking(rightsof.PodCondition),
+		PodCondition: func() bool { return isClosed(condition.there) }, NoCondition: condition.lacking,
 		Asker: p.asks, History: a.history, WithoutNodes: !a.namespaces.reach.nodes,
 		Workers: config.Workers, Clock: clock.RealClock{}, Ahead: a.lease.aheadOfLast, Listed: p.listed,
 	})
@@ -220,9 +220,9 @@ func (s *showing) entries() map[metrics.Entries]int {
 			counts[metrics.Entries{Registry: name, State: string(state)}] = 0
 		}
 	}
-	for seen, n := range s.pods.tracker.Counts() {
-		counts[metrics.Entries{Registry: seen.In.Registry, State: string(statuspage.StateOf(seen))}] += n
-	}
+	s.pods.tracker.EachSeen(func(seen tracker.Seen) {
+		counts[metrics.Entries{Registry: seen.In.Registry, State: string(statuspage.StateOf(seen))}]++
+	})
 	return counts
 }
 
@@ -239,8 +239,9 @@ func (s *showing) facts() statuspage.Facts {
 			Version: s.options.version,
 		},
 		Drivers: s.drivers.inForce().drivers(), Clients: s.drivers.slots(), Resyncs: s.compares.resync.Status(),
-		Instances: s.pods.tracker.Seen(), Waits: s.pods.reconciler.Waits(), Circumstances: s.pods.reconciler.Circumstances(),
+		Waits: s.pods.reconciler.Waits(), Circumstances: s.pods.reconciler.Circumstances(),
 	}
+	s.pods.tracker.EachSeen(func(seen tracker.Seen) { f.Instances = append(f.Instances, seen) })
 	f.Name, f.Leader = s.lease.pods()
 	return f
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/memory"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 // TestCheckRegistries writes an entry that nothing answers to, and leaves none.
@@ -22,7 +23,7 @@ func TestCheckRegistries(t *testing.T) {
 	t.Parallel()
 	type row struct {
 		reason, section string
-		refuses         registry.State
+		refuses         fakeregistry.Op
 		want, err       string
 		writes          int
 	}
@@ -31,40 +32,38 @@ func TestCheckRegistries(t *testing.T) {
 			reason: "it is reached and written", want: `{"registry":"default","driver":"trial","written":true}`, writes: 2,
 		},
 		"it can't be written": {
-			reason: "no pod would get into rotation", refuses: registry.InService, writes: 2, err: "registries that failed: 1 of 1",
+			reason: "no pod would get into rotation", refuses: fakeregistry.OpRegister, writes: 2, err: "registries that failed: 1 of 1",
 			want: `{"registry":"default","driver":"trial","written":false,"error":"writing an entry: permission denied"}`,
 		},
 		"nothing can be removed": {
-			reason: "pods would stay in rotation", refuses: registry.Absent, writes: 1 + takesBack, err: "registries that failed: 1 of 1",
+			reason: "pods would stay in rotation", refuses: fakeregistry.OpDeregister, writes: 1 + takesBack, err: "registries that failed: 1 of 1",
 			want: `"error":"removing the entry rollcall-check at 192.0.2.1:9, which the leader's next resync removes: permission denied"`,
 		},
 		"it can't be listed": {
-			reason: "no entry is ever compared", section: ", options: {hidden: true}", err: "registries that failed: 1 of 1",
-			want: `"error":"listing the entries: no route"`,
+			reason: "no entry is ever compared", refuses: fakeregistry.OpList, err: "registries that failed: 1 of 1",
+			want: `"error":"listing the entries: permission denied"`,
 		},
 		"applications write": {
 			reason: "an entry of theirs can't be made", section: ", registeredBy: App", want: `"written":false,"note":"applications write the entries there`,
 		},
 	}, func(t *testing.T, c row) {
-		held, err := memory.New(t.Context(), registry.Config{})
-		must(t, err)
-		made := &trialRegistry{Registry: held, refuses: c.refuses}
-		constructor := func(_ context.Context, cfg registry.Config) (registry.Registry, error) {
-			made.hidden = strings.Contains(string(cfg.Options), "hidden")
-			return made, nil
+		made := newSteering(t)
+		if c.refuses != "" {
+			made.Fail(fakeregistry.Match{Op: c.refuses}, registry.Terminal(errors.New("permission denied")))
 		}
 		path := filepath.Join(t.TempDir(), "config.yaml")
 		must(t, os.WriteFile(path, []byte("cluster: a\nregistry: {driver: trial"+c.section+"}\n"), 0o600))
 		var out bytes.Buffer
-		err = Run(t.Context(), []string{"--check-registries", "--config=" + path}, WithRegistry("trial", constructor),
+		err := Run(t.Context(), []string{"--check-registries", "--config=" + path}, WithRegistry("trial", always(made)),
 			func(o *options) { o.output = &out })
 		expect.Error(t, c.reason, err, c.err)
-		if !strings.Contains(out.String(), c.want) || made.writes != c.writes {
-			t.Errorf("%s: it prints %q and makes %d changes, want %q and %d", c.reason, &out, made.writes, c.want, c.writes)
+		writes := len(made.Calls(fakeregistry.Match{Op: fakeregistry.OpRegister})) + len(made.Calls(fakeregistry.Match{Op: fakeregistry.OpDeregister}))
+		if !strings.Contains(out.String(), c.want) || writes != c.writes {
+			t.Errorf("%s: it prints %q and makes %d changes, want %q and %d", c.reason, &out, writes, c.want, c.writes)
 		}
-		left, err := held.(registry.Lister).List(t.Context(), "a")
+		left, err := made.Truth(t.Context(), "a")
 		must(t, err)
-		if len(left) > 0 != (c.refuses == registry.Absent) {
+		if len(left) > 0 != (c.refuses == fakeregistry.OpDeregister) {
 			t.Errorf("%s: it leaves %v", c.reason, left)
 		}
 	})
@@ -101,51 +100,7 @@ func TestClusterByUID(t *testing.T) {
 		return Run(t.Context(), append(args, "--config="+path), WithRegistry("memory", constructor), func(o *options) { o.output = io.Discard })
 	}
 	must(t, run("--check-registries", "--kubeconfig="+kubeconfig(t, api.URL)))
-	if cluster != uid {
-		t.Errorf("the registry is given cluster %q, want %q", cluster, uid)
-	}
+	expect.Equal(t, uid, cluster, "the registry is given cluster")
 	must(t, run("--check-config", "--kubeconfig=/nonexistent"))
 	expect.Error(t, "entries would carry no name", run("--check-registries", "--kubeconfig="+kubeconfig(t, "http://127.0.0.1:1")), "kube-system could not be read")
-}
-
-var errDenied = errors.New("permission denied")
-
-// trialRegistry refuses changes to one state.
-type trialRegistry struct {
-	registry.Registry
-
-	refuses registry.State
-	hidden  bool
-	writes  int
-}
-
-func (r *trialRegistry) change(ctx context.Context, in registry.Instance, to registry.State) error {
-	r.writes++
-	if to == r.refuses {
-		return registry.Terminal(errDenied)
-	}
-	return registry.Change{Instance: in, State: to}.Make(ctx, r.Registry)
-}
-
-func (r *trialRegistry) Register(ctx context.Context, in registry.Instance) error {
-	return r.change(ctx, in, registry.InService)
-}
-
-func (r *trialRegistry) Deregister(ctx context.Context, in registry.Instance) error {
-	return r.change(ctx, in, registry.Absent)
-}
-
-func (r *trialRegistry) List(ctx context.Context, cluster string) ([]registry.Entry, error) {
-	if r.hidden {
-		return nil, errors.New("no route")
-	}
-	return r.Registry.(registry.Lister).List(ctx, cluster)
-}
-
-func (r *trialRegistry) AppEntries() registry.AppRegistry { return &trialApps{r} }
-
-type trialApps struct{ *trialRegistry }
-
-func (*trialApps) Get(context.Context, registry.Instance) (registry.State, error) {
-	return registry.Absent, nil
 }

@@ -174,59 +174,56 @@ func (d *drivers) openAll(ctx context.Context, c *config.Config) (*registries, e
 		}
 		made.files, next.byName[name] = files, made
 		if kept != nil {
+			made.client.Succeeds(kept.client)
 			next.rotated = append(next.rotated, name)
 		}
 	}
-	problems = slices.Concat(problems, next.wrongWriters(d.version), next.weightless(), next.unconditioned())
-	return next, errors.Join(problems...)
+	return next, errors.Join(append(problems, next.contradictions(d.version)...)...)
 }
 
-// wrongWriters refuses registries in which applications are to register themselves and Rollcall could not take them out, or the reverse.
-func (r *registries) wrongWriters(version string) []error {
+// contradictions are between what a registry can do and what the configuration asks of it.
+func (r *registries) contradictions(version string) []error {
 	var problems []error
 	for _, name := range r.config.RegistryNames() {
-		o, byApp := r.byName[name], r.config.Registries[name].RegisteredByApp
-		path := r.config.RegistryPath(name).Child("registeredBy")
-		switch {
-		case o == nil:
-		case byApp && o.client.AppEntries() == nil:
-			problems = append(problems, field.Invalid(path, "App", fmt.Sprintf(
-				"driver %s can't take an entry out of rotation that an application wrote: remove this field, and turn off the "+
-					"application's own registration: %s", o.section.Driver, reason.Docs(version, "docs/self-registration.md"))))
-		case !byApp && o.client.CallsPods():
-			problems = append(problems, field.Invalid(path, "Rollcall", fmt.Sprintf(
-				"driver %s writes no entries of its own: set registeredBy: App", o.section.Driver)))
+		if o := r.byName[name]; o != nil {
+			problems = append(problems, r.wrongWriter(name, o, version), r.weightless(name, o), r.unconditioned(name, o))
 		}
 	}
 	return problems
+}
+
+// wrongWriter refuses a registry in which applications are to register themselves and Rollcall could not take them out, or the reverse.
+func (r *registries) wrongWriter(name string, o *opened, version string) error {
+	path, byApp := r.config.RegistryPath(name).Child("registeredBy"), r.config.Registries[name].RegisteredByApp
+	switch {
+	case byApp && o.client.AppEntries() == nil:
+		return field.Invalid(path, "App", fmt.Sprintf(
+			"driver %s can't take an entry out of rotation that an application wrote: remove this field, and turn off the "+
+				"application's own registration: %s", o.section.Driver, reason.Docs(version, "docs/self-registration.md")))
+	case !byApp && o.client.CallsPods():
+		return field.Invalid(path, "Rollcall", fmt.Sprintf("driver %s writes no entries of its own: set registeredBy: App", o.section.Driver))
+	}
+	return nil
 }
 
 // weightless refuses warm-up of all pods if Rollcall registers pods in a registry without weights.
-func (r *registries) weightless() []error {
-	var problems []error
-	for _, name := range r.config.RegistryNames() {
-		o := r.byName[name]
-		if o == nil || r.config.Service.WarmUp == 0 || r.config.Registries[name].RegisteredByApp || o.client.Weighs() {
-			continue
-		}
-		problems = append(problems, field.Invalid(field.NewPath("warmUp"), r.config.Service.WarmUp.String(), fmt.Sprintf(
-			"%s has no weights (driver %s, or its format): remove warmUp, and set annotation %s on the workloads whose pods are only in "+
-				"registries with weights", r.config.RegistryPath(name), o.section.Driver, service.AnnotationWarmUp)))
+func (r *registries) weightless(name string, o *opened) error {
+	if r.config.Service.WarmUp == 0 || r.config.Registries[name].RegisteredByApp || o.client.Weighs() {
+		return nil
 	}
-	return problems
+	return field.Invalid(field.NewPath("warmUp"), r.config.Service.WarmUp.String(), fmt.Sprintf(
+		"%s has no weights (driver %s, or its format): remove warmUp, and set annotation %s on the workloads whose pods are only in "+
+			"registries with weights", r.config.RegistryPath(name), o.section.Driver, service.AnnotationWarmUp))
 }
 
-// unconditioned refuses registries that follow a condition which is not written.
-func (r *registries) unconditioned() []error {
-	var problems []error
-	for _, name := range r.config.RegistryNames() {
-		if o := r.byName[name]; o != nil && o.client.Follows() && !r.config.Features.PodCondition {
-			problems = append(problems, field.Required(field.NewPath("podCondition"), fmt.Sprintf(
-				"set podCondition: true: driver %s of %s takes pods out by their condition %s", o.section.Driver, r.config.RegistryPath(name),
-				lifecycle.ConditionInRotation)))
-		}
+// unconditioned refuses a registry that follows a condition which is not written.
+func (r *registries) unconditioned(name string, o *opened) error {
+	if !o.client.Follows() || r.config.Features.PodCondition {
+		return nil
 	}
-	return problems
+	return field.Required(field.NewPath("podCondition"), fmt.Sprintf(
+		"set podCondition: true: driver %s of %s takes pods out by their condition %s", o.section.Driver, r.config.RegistryPath(name),
+		lifecycle.ConditionInRotation))
 }
 
 // fixed refuses to give a name another registry than since the start, and a registry another name: what this process knows of entries

@@ -22,7 +22,6 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/registry/memory"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 	"github.com/rollcall-dev/rollcall/test/harness/series"
@@ -78,52 +77,50 @@ func TestDriversChangeMaxInFlightInPlace(t *testing.T) {
 func TestDriversReplaceOneOfSeveral(t *testing.T) {
 	t.Parallel()
 	two := strings.Replace(several, "name: new, driver: fake", "name: new, driver: fake, endpoint: 'http://a'", 1)
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason, text string
 		shown        bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"it is dropped":          {"it is called no more", strings.Replace(two, "- {name: new, driver: fake, endpoint: 'http://a'}\n", "", 1), false},
 		"it has another section": {"a counter that begins at 0 again tells nothing of the registry", strings.Replace(two, "name: new, driver: fake", "name: new, timeout: 1s, driver: fake", 1), true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			slow := &fake{entered: make(chan struct{}), proceed: make(chan struct{})}
-			made := 0
-			d := newDrivers(t, func(context.Context, registry.Config) (registry.Registry, error) {
-				if made++; made == 1 { // new comes before old
-					return slow, nil
-				}
-				return &fake{}, nil
-			})
-			gathered := prometheus.NewRegistry()
-			d.metrics = metrics.NewRegistryMetrics(gathered)
-			old := expectOpened(t, d, configured(t, two))
-			must(t, register(t.Context(), old))
-			called := make(chan error, 1)
-			before := d.current.Load().get("new")
-			go func() { called <- register(t.Context(), before) }()
-			receive(t, slow.entered)
-
-			next, err := d.open(t.Context(), configured(t, tc.text))
-			must(t, err)
-			replaced := make(chan error, 1)
-			go func() { replaced <- d.replace(next) }()
-			close(slow.proceed) // the call that is under way must not bring the series back
-			must(t, receive(t, called))
-			must(t, receive(t, replaced))
-			if err := register(t.Context(), before); registryclient.Classify(err) != registryclient.Fenced || !slow.closed.Load() {
-				t.Errorf("a call to the one that was replaced gave %v, want it refused; closed: %t", err, slow.closed.Load())
+	}, func(t *testing.T, tc row) {
+		slow := &fake{entered: make(chan struct{}), proceed: make(chan struct{})}
+		made := 0
+		d := newDrivers(t, func(context.Context, registry.Config) (registry.Registry, error) {
+			if made++; made == 1 { // new comes before old
+				return slow, nil
 			}
-			if d.current.Load().get("old") != old || register(t.Context(), old) != nil {
-				t.Error("the other one was replaced too")
-			}
-			if shown := slices.ContainsFunc(series.Of(t, gathered), func(line string) bool {
-				return strings.Contains(line, `registry="new"`)
-			}); shown != tc.shown {
-				t.Errorf("its series are shown: %t, want %t: %s", shown, tc.shown, tc.reason)
-			}
+			return &fake{}, nil
 		})
-	}
+		gathered := prometheus.NewRegistry()
+		d.metrics = metrics.NewRegistryMetrics(gathered)
+		old := expectOpened(t, d, configured(t, two))
+		must(t, register(t.Context(), old))
+		called := make(chan error, 1)
+		before := d.current.Load().get("new")
+		go func() { called <- register(t.Context(), before) }()
+		receive(t, slow.entered)
+
+		next, err := d.open(t.Context(), configured(t, tc.text))
+		must(t, err)
+		replaced := make(chan error, 1)
+		go func() { replaced <- d.replace(next) }()
+		close(slow.proceed) // the call that is under way must not bring the series back
+		must(t, receive(t, called))
+		must(t, receive(t, replaced))
+		if err := register(t.Context(), before); registryclient.Classify(err) != registryclient.Fenced || !slow.closed.Load() {
+			t.Errorf("a call to the one that was replaced gave %v, want it refused; closed: %t", err, slow.closed.Load())
+		}
+		if d.current.Load().get("old") != old || register(t.Context(), old) != nil {
+			t.Error("the other one was replaced too")
+		}
+		if shown := slices.ContainsFunc(series.Of(t, gathered), func(line string) bool {
+			return strings.Contains(line, `registry="new"`)
+		}); shown != tc.shown {
+			t.Errorf("its series are shown: %t, want %t: %s", shown, tc.shown, tc.reason)
+		}
+	})
 }
 
 func TestSettings(t *testing.T) {
@@ -214,12 +211,7 @@ func TestWarmUpOnlyWhereThereAreWeights(t *testing.T) {
 	expectOpened(t, d, configured(t, one+warmUp))
 }
 
-type weighing bool
-
-func (weighing) Register(context.Context, registry.Instance) error   { return nil }
-func (weighing) FailOver(context.Context, registry.Instance) error   { return nil }
-func (weighing) Deregister(context.Context, registry.Instance) error { return nil }
-func (w weighing) Traits() registry.Traits                           { return registry.Traits{Weighs: bool(w)} }
+func weighing(does bool) registry.Registry { return described{&fake{}, registry.Traits{Weighs: does}} }
 
 func TestWhatFollowsTheConditionNeedsIt(t *testing.T) {
 	t.Parallel()
@@ -269,62 +261,52 @@ func TestAppsRegisterThemselvesOnlyWhereTheyCanBeSteered(t *testing.T) {
 func TestReaderLag(t *testing.T) {
 	t.Parallel()
 	lagging := described{&fake{}, registry.Traits{ReaderLag: time.Minute}}
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason  string
 		section string
 		want    time.Duration
 		warns   bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"the driver's":        {"it knows its clients", "name: old, driver: one", time.Minute, true},
 		"the configuration's": {"people know theirs better", "name: old, readerLag: 10s, driver: one", 10 * time.Second, false},
 		"none":                {"a driver need not have any", "name: old, driver: fake", 0, false},
 		"none any more":       {"the clients have no cache", "name: old, readerLag: 0s, driver: one", 0, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := newDrivers(t, newFake)
-			d.constructors["one"] = always(lagging)
-			expectOpened(t, d, configured(t, strings.Replace(several, "name: old, driver: fake", tc.section, 1)))
-			got := settings(d.current.Load())
-			if got.ReaderLags["old"] != tc.want {
-				t.Errorf("got %s, want %s\nreason: %s", got.ReaderLags["old"], tc.want, tc.reason)
-			}
-			var logged strings.Builder
-			warnOfShortDrains(&got, funcr.New(func(_, line string) { logged.WriteString(line) }, funcr.Options{}))
-			if warned := strings.Contains(logged.String(), `"registry"="old" "drain"="15s" "readerLag"="1m0s"`); warned != tc.warns {
-				t.Errorf("warned of a drain of 15s: %t, want %t: %s", warned, tc.warns, logged.String())
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		d := newDrivers(t, newFake)
+		d.constructors["one"] = always(lagging)
+		expectOpened(t, d, configured(t, strings.Replace(several, "name: old, driver: fake", tc.section, 1)))
+		got := settings(d.current.Load())
+		expect.Equal(t, tc.want, got.ReaderLags["old"], "%s", tc.reason)
+		var logged strings.Builder
+		warnOfShortDrains(&got, funcr.New(func(_, line string) { logged.WriteString(line) }, funcr.Options{}))
+		expect.Equal(t, tc.warns, strings.Contains(logged.String(), `"registry"="old" "drain"="15s" "readerLag"="1m0s"`), "warned of a drain of 15s: %s", logged.String())
+	})
 }
 
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	silent := struct{ registry.Registry }{&fake{}}
 	placed := placer{described{&fake{}, registry.Traits{PlaceTemplate: "{namespace}"}}}
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason, driver string
 		want           bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"all list":       {"resync finds what a pod left", "fake", false},
 		"one can't list": {"nothing finds what a pod left that vanished unseen", "one", true},
 		"one has places": {"nor in a place without another pod", "two", true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := newDrivers(t, newFake)
-			d.constructors["one"], d.constructors["two"] = always(silent), always(placed)
-			written := strings.Replace(several, "name: old, driver: fake", "name: old, driver: "+tc.driver, 1)
-			expectOpened(t, d, configured(t, written))
-			got := settings(d.current.Load())
-			if got.Guard != tc.want {
-				t.Errorf("guards pods: %t, want %t\nreason: %s", got.Guard, tc.want, tc.reason)
-			}
-			if place := got.Services.Places["old"]; (place == "{namespace}") != (tc.driver == "two") {
-				t.Errorf("places pods by %q", place)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		d := newDrivers(t, newFake)
+		d.constructors["one"], d.constructors["two"] = always(silent), always(placed)
+		written := strings.Replace(several, "name: old, driver: fake", "name: old, driver: "+tc.driver, 1)
+		expectOpened(t, d, configured(t, written))
+		got := settings(d.current.Load())
+		expect.Equal(t, tc.want, got.Guard, "guards pods: %s", tc.reason)
+		if place := got.Services.Places["old"]; (place == "{namespace}") != (tc.driver == "two") {
+			t.Errorf("places pods by %q", place)
+		}
+	})
 }
 
 // described has traits.
@@ -390,18 +372,14 @@ func TestEveryFileCounts(t *testing.T) {
 	}
 }
 
-// steering is a registry in which applications register themselves.
-type steering struct{ *fakeregistry.Registry }
-
-func newSteering(t *testing.T) steering {
+// newSteering makes a registry in which applications register themselves.
+func newSteering(t *testing.T) *fakeregistry.Registry {
 	t.Helper()
-	backend, err := memory.New(t.Context(), registry.Config{})
-	must(t, err)
-	return steering{fakeregistry.New(backend.(fakeregistry.Backend))}
+	return fakeregistry.New(fakeregistry.Memory(t.Context()))
 }
 
 // podCaller has no server.
-type podCaller struct{ steering }
+type podCaller struct{ *fakeregistry.Registry }
 
 func (podCaller) Traits() registry.Traits { return registry.Traits{CallsPods: true} }
 

@@ -40,11 +40,11 @@ func TestDryRunReportsEachChangeOnce(t *testing.T) {
 	s.ExpectLogged("would register default web 10.0.0.1:80")
 	expectRefused(registry.OutOfService)
 	expectRefused(registry.InService)
-	s.ExpectLogged("would failOver default web 10.0.0.1:80", "would register default web 10.0.0.1:80")
+	s.ExpectLogged("would takeOut default web 10.0.0.1:80", "would register default web 10.0.0.1:80")
 	in.UID = "2"
 	expectRefused(registry.InService)
 	s.ExpectLogged("would register default web 10.0.0.1:80") // another pod at that address
-	s.ExpectCounted(`rollcall_dry_run_total{operation="failOver",registry="default"} 1`, `rollcall_dry_run_total{operation="register",registry="default"} 3`)
+	s.ExpectCounted(`rollcall_dry_run_total{operation="register",registry="default"} 3`, `rollcall_dry_run_total{operation="takeOut",registry="default"} 1`)
 }
 
 func TestDryRunTellsTheApplicationsEntryFromRollcallsOwn(t *testing.T) {
@@ -57,7 +57,7 @@ func TestDryRunTellsTheApplicationsEntryFromRollcallsOwn(t *testing.T) {
 	for _, client := range []*registryclient.Client{reg, reg.AppEntries()} {
 		s.ExpectRefused(client.Change(t.Context(), registryclient.Caller{}, registry.Change{Instance: in, State: registry.OutOfService}))
 	}
-	s.ExpectLogged("would failOver default web 10.0.0.1:80", "would failOver default (by the application) web 10.0.0.1:80")
+	s.ExpectLogged("would takeOut default web 10.0.0.1:80", "would takeOut default (by the application) web 10.0.0.1:80")
 }
 
 func TestDryRunTakesNoEntryThatExpiresForAcknowledged(t *testing.T) {
@@ -75,9 +75,7 @@ func TestDryRunTakesNoEntryThatExpiresForAcknowledged(t *testing.T) {
 			d := newDrivers(t, always(tc.made))
 			d.dryRun = run
 			expectOpened(t, d, configured(t, minimal))
-			if got := d.current.Load().get("default").client.Expires(); got != tc.want {
-				t.Errorf("in a dry run (%t) entries expire: %t, want %t\nreason: %s", run != nil, got, tc.want, tc.reason)
-			}
+			expect.Equal(t, tc.want, d.current.Load().get("default").client.Expires(), "in a dry run (%t) entries expire: %s", run != nil, tc.reason)
 		}
 	})
 }

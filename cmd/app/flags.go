@@ -121,17 +121,14 @@ func newFlags() (*flags, *flag.FlagSet) {
 	return f, set
 }
 
-// bindLogging takes two of the library's flags. Their usage texts have other defaults than hold here.
+// bindLogging takes one of the library's flags. Its usage text has another default than holds here. The log is JSON, which history reads.
 func (f *flags) bindLogging(set *flag.FlagSet) {
+	const level = "zap-log-level"
 	all := flag.NewFlagSet("", flag.ContinueOnError)
 	f.zap.BindFlags(all)
-	for _, of := range []struct{ name, defaults, usage string }{
-		{"zap-encoder", "json", "the `encoding` of the log: json or console"},
-		{"zap-log-level", "info", "the `level` of the log: debug, info, error, panic, or a number above 0 for more detail than debug"},
-	} {
-		set.Var(all.Lookup(of.name).Value, of.name, of.usage)
-		set.Lookup(of.name).DefValue = of.defaults
-	}
+	set.Var(all.Lookup(level).Value, level,
+		"the `level` of the log: debug, info, error, panic, or a number above 0 for more detail than debug")
+	set.Lookup(level).DefValue = "info"
 }
 
 // parseFlags writes to output only what --help asks for.

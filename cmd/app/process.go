@@ -88,12 +88,17 @@ const (
 	restBelow = 1 << 20
 	// restFor is what must have been allocated since the last time: it is about what there is to give back.
 	restFor = 8 << 20
+	// spareBytes is how much more garbage than there are objects in use may gather, whatever their number: with few pods, Go would collect it
+	// after each 80 changes, and look through the stacks of all workers each time.
+	spareBytes = 16 << 20
 )
 
 // resting gives free memory back to the system once the manager has little to do. Go keeps as much free as it holds, for
 // garbage that comes only with the next storm, and an hour of that would be an hour in which nothing else can use it.
 type resting struct {
 	release func()
+	// spare counts as in use, and so for a limit of memory too. It takes no memory of the machine: nothing writes into it.
+	spare []byte
 	// before was allocated when it looked last, and released when it gave memory back last.
 	before, released uint64
 	quiet            int

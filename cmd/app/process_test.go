@@ -32,9 +32,7 @@ func TestLoggerIsLazy(t *testing.T) {
 		{"level": "error", "logger": "pods", "msg": "cannot go on", "pod": "web-0", "try": 2.0, "other": true, "error": "refused"},
 	} {
 		line, err := output.ReadBytes('\n')
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		got := map[string]any{}
 		if err := json.Unmarshal(line, &got); err != nil {
 			t.Fatalf("%v: %s", err, line)

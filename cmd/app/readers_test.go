@@ -9,54 +9,54 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // TestFalseTokensCostFewReviews: who knows no token has a small part of what the API server gives Rollcall.
 func TestFalseTokensCostFewReviews(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		token  func(i int) string
 		from   func(i int) string
 		most   int
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"one token":                  {"its refusal is remembered", func(int) string { return "false" }, func(int) string { return "10.0.0.1:1" }, 1},
 		"many tokens of one address": {"they are too many to ask about", func(i int) string { return fmt.Sprint("false-", i) }, func(i int) string { return fmt.Sprint("10.0.0.1:", i) }, reviewBurst},
 		"a token that is too long":   {"no token is", func(i int) string { return strings.Repeat("x", maxToken+1+i) }, func(int) string { return "10.0.0.1:1" }, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				r := &reviews{}
-				s := r.readers(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a stranger is let through") }))
-				for i := range 1000 {
-					request := asks(t, "/metrics")
-					request.RemoteAddr = tc.from(i)
-					request.Header.Set("Authorization", "Bearer "+tc.token(i))
-					w := httptest.NewRecorder()
-					s.ServeHTTP(w, request)
-					if w.Code != http.StatusUnauthorized && w.Code != http.StatusTooManyRequests {
-						t.Fatalf("got %d", w.Code)
-					}
-				}
-				if r.made > tc.most {
-					t.Errorf("the API server was asked %d times, want at most %d: %s", r.made, tc.most, tc.reason)
-				}
-				t.Log("The right comes, and is found soon.")
-				r.allowed, r.authenticated = true, true
-				time.Sleep(refusalLasts)
-				synctest.Wait()
-				admitted := false
-				s.next = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { admitted = true })
+	}, func(t *testing.T, tc row) {
+		synctest.Test(t, func(t *testing.T) {
+			r := &reviews{}
+			s := r.readers(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a stranger is let through") }))
+			for i := range 1000 {
 				request := asks(t, "/metrics")
-				request.RemoteAddr = "10.0.0.1:1"
-				s.ServeHTTP(httptest.NewRecorder(), request)
-				if !admitted {
-					t.Error("a reader with the right is refused")
+				request.RemoteAddr = tc.from(i)
+				request.Header.Set("Authorization", "Bearer "+tc.token(i))
+				w := httptest.NewRecorder()
+				s.ServeHTTP(w, request)
+				if w.Code != http.StatusUnauthorized && w.Code != http.StatusTooManyRequests {
+					t.Fatalf("got %d", w.Code)
 				}
-			})
+			}
+			if r.made > tc.most {
+				t.Errorf("the API server was asked %d times, want at most %d: %s", r.made, tc.most, tc.reason)
+			}
+			t.Log("The right comes, and is found soon.")
+			r.allowed, r.authenticated = true, true
+			time.Sleep(refusalLasts)
+			synctest.Wait()
+			admitted := false
+			s.next = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { admitted = true })
+			request := asks(t, "/metrics")
+			request.RemoteAddr = "10.0.0.1:1"
+			s.ServeHTTP(httptest.NewRecorder(), request)
+			if !admitted {
+				t.Error("a reader with the right is refused")
+			}
 		})
-	}
+	})
 }
 
 // TestSlowReaderIsEnded: a reader who takes nothing keeps neither the answer in memory nor its place, and one who stays is not ended.
@@ -75,9 +75,7 @@ func TestSlowReaderIsEnded(t *testing.T) {
 	server := httptest.NewServer(handler)
 	defer server.Close()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	defer conn.Close()
 	_, _ = fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 	select {

@@ -27,6 +27,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/shorten"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/mount"
 	"github.com/rollcall-dev/rollcall/test/harness/series"
 )
@@ -62,38 +63,36 @@ func TestReloadApplies(t *testing.T) {
 
 func TestReloadRefuses(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		config string
 		want   []string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"a bad value":      {minimal + "drain: -3s\n", []string{`drain: Invalid value: "-3s"`}},
 		"no YAML":          {"cluster: [", []string{"(file)"}},
 		"a bad driver":     {strings.Replace(minimal, "fake", "consol", 1), []string{`registry.driver: Unsupported value: "consol"`}},
 		"a driver's error": {strings.Replace(minimal, "fake", "file\n  auth: {tokenFile: /nonexistent}", 1), []string{"registry.auth.tokenFile: Invalid value", "/nonexistent"}},
 		"another cluster":  {strings.Replace(minimal, "prod-1", "prod-2", 1), []string{`cluster: Invalid value: "prod-2": can't change`, `"prod-1", or restart`}},
 		"other namespaces": {minimal + "namespaces: [web]\n", []string{"namespaces: ", "can't change", "restart"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newReloadScenario(t)
-			before := s.drivers.current.Load()
-			s.Write(tc.config)
-			s.Poll(3)
-			s.ExpectRefused(tc.want...)
-			s.ExpectMetrics(0, 1, 0)
-			if s.drivers.current.Load() != before {
-				t.Error("the registry in force has changed")
-			}
-			s.Write(minimal + "drain: -4s\n")
-			s.Poll(1)
-			s.ExpectRefused(`"-4s"`)
-			s.Write(s.two)
-			s.Poll(3)
-			s.ExpectEvent("Normal", "ConfigApplied", "in force")
-			s.ExpectNothing()
-			s.ExpectMetrics(1, 2, 1)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		s := newReloadScenario(t)
+		before := s.drivers.current.Load()
+		s.Write(tc.config)
+		s.Poll(3)
+		s.ExpectRefused(tc.want...)
+		s.ExpectMetrics(0, 1, 0)
+		if s.drivers.current.Load() != before {
+			t.Error("the registry in force has changed")
+		}
+		s.Write(minimal + "drain: -4s\n")
+		s.Poll(1)
+		s.ExpectRefused(`"-4s"`)
+		s.Write(s.two)
+		s.Poll(3)
+		s.ExpectEvent("Normal", "ConfigApplied", "in force")
+		s.ExpectNothing()
+		s.ExpectMetrics(1, 2, 1)
+	})
 }
 
 func TestReloadWaitsForTheConfigurationsFile(t *testing.T) {
@@ -182,12 +181,13 @@ func TestReloadRemembersWhatItRefused(t *testing.T) {
 
 func TestReloadFollowsRotatedFiles(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		change func(s *reloadScenario)
 		// opened are the registries that are opened anew, and event what is reported, if anything.
 		opened, event string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"one registry's token":   {"the others keep theirs", func(s *reloadScenario) { s.old.Swap("token", "second") }, "old", ""},
 		"both registries' token": {"one change puts both in force", func(s *reloadScenario) { s.old.Swap("token", "second"); s.new.Swap("token", "third") }, "new old", ""},
 		"another file of it":     {"every file counts", func(s *reloadScenario) { s.old.Swap("ca", "second") }, "old", ""},
@@ -214,54 +214,48 @@ func TestReloadFollowsRotatedFiles(t *testing.T) {
 			s.old.Remove()
 			s.new.Swap("token", "second")
 		}, "new", "registries[old].auth.tokenFile"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newReloadScenario(t)
-			tc.change(s)
-			s.Poll(1)
-			if got := s.rotated(); got != tc.opened || (len(s.settings) == 1) != (got != "") {
-				t.Errorf("opened anew %q and gave settings %+v, want %q: %s", got, s.settings, tc.opened, tc.reason)
-			}
-			if tc.event != "" {
-				s.ExpectEvent(tc.event)
-			}
-			s.settings = nil
-			s.Poll(3)
-			s.ExpectNothing()
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		s := newReloadScenario(t)
+		tc.change(s)
+		s.Poll(1)
+		if got := s.rotated(); got != tc.opened || (len(s.settings) == 1) != (got != "") {
+			t.Errorf("opened anew %q and gave settings %+v, want %q: %s", got, s.settings, tc.opened, tc.reason)
+		}
+		if tc.event != "" {
+			s.ExpectEvent(tc.event)
+		}
+		s.settings = nil
+		s.Poll(3)
+		s.ExpectNothing()
+	})
 }
 
 func TestReloadWaitsForARegistrysFile(t *testing.T) {
 	t.Parallel()
-	for name, spoil := range map[string]func(*mount.Folder){
+	expect.Each(t, map[string]func(*mount.Folder){
 		"the Secret is gone":     func(m *mount.Folder) { m.Remove() },
 		"the key is gone":        func(m *mount.Folder) { m.Drop("token") },
 		"the file is empty yet":  func(m *mount.Folder) { m.Swap("token", "") },
 		"it is another's secret": func(m *mount.Folder) { m.Swap("token", "s3cret of two words") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for _, then := range []string{"first", "second"} {
-				s := newReloadScenario(t)
-				spoil(s.old)
-				s.Poll(3)
-				s.ExpectRefused("auth.tokenFile")
-				s.old.Swap("token", then)
-				s.Poll(3)
-				s.ExpectEvent("ConfigApplied")
-				if got := s.rotated(); (got == "old") != (then == "second") {
-					t.Errorf("opened %q anew when the token was %s", got, then)
-				}
+	}, func(t *testing.T, spoil func(*mount.Folder)) {
+		for _, then := range []string{"first", "second"} {
+			s := newReloadScenario(t)
+			spoil(s.old)
+			s.Poll(3)
+			s.ExpectRefused("auth.tokenFile")
+			s.old.Swap("token", then)
+			s.Poll(3)
+			s.ExpectEvent("ConfigApplied")
+			if got := s.rotated(); (got == "old") != (then == "second") {
+				t.Errorf("opened %q anew when the token was %s", got, then)
 			}
-		})
-	}
+		}
+	})
 }
 
 func TestReloadEvents(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		// leads is whether this manager leads when the configuration is refused, and failures how often the API server refuses
 		// the Event.
@@ -270,46 +264,44 @@ func TestReloadEvents(t *testing.T) {
 		// corrected is whether the file is right again before this manager leads.
 		corrected bool
 		want      string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"the leader":                          {"it makes the Event at once", true, 0, false, "ConfigRefused"},
 		"the next leader":                     {"the leader that made the Event may have been another one's, and gone", false, 0, false, "ConfigRefused"},
 		"the next leader, after a correction": {"nothing is wrong any more", false, 0, true, ""},
 		"the leader, at last":                 {"else a person never hears of a refusal that stands", true, 2, false, "ConfigRefused"},
 		"the next leader, at last":            {"else a person never hears of a refusal that stands", false, 2, false, "ConfigRefused"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newReloadScenario(t)
-			elected := make(chan struct{})
-			s.reload.events.elected = elected
-			s.failures = tc.failures
-			if tc.leads {
-				close(elected)
-			}
-			s.Write(s.two + "drain: -3s\n")
-			s.Poll(2)
-			if !tc.leads {
-				s.ExpectNothing()
-				if tc.corrected {
-					s.Write(s.two)
-					s.Poll(1)
-				}
-				close(elected)
-			}
-			s.Poll(3)
-			if tc.want != "" {
-				s.ExpectEvent("Warning", tc.want, `"-3s"`)
-			}
-			s.Poll(2)
+	}, func(t *testing.T, tc row) {
+		s := newReloadScenario(t)
+		elected := make(chan struct{})
+		s.reload.events.elected = elected
+		s.failures = tc.failures
+		if tc.leads {
+			close(elected)
+		}
+		s.Write(s.two + "drain: -3s\n")
+		s.Poll(2)
+		if !tc.leads {
 			s.ExpectNothing()
-			s.reload.event.made = s.reload.event.made.Add(-reason.EventRepeat) // the API server drops an Event after an hour
-			s.Poll(2)
-			if tc.want != "" {
-				s.ExpectEvent("Warning", tc.want, `"-3s"`)
+			if tc.corrected {
+				s.Write(s.two)
+				s.Poll(1)
 			}
-			s.ExpectNothing()
-		})
-	}
+			close(elected)
+		}
+		s.Poll(3)
+		if tc.want != "" {
+			s.ExpectEvent("Warning", tc.want, `"-3s"`)
+		}
+		s.Poll(2)
+		s.ExpectNothing()
+		s.reload.event.made = s.reload.event.made.Add(-reason.EventRepeat) // the API server drops an Event after an hour
+		s.Poll(2)
+		if tc.want != "" {
+			s.ExpectEvent("Warning", tc.want, `"-3s"`)
+		}
+		s.ExpectNothing()
+	})
 }
 
 // reloadScenario is a reload that the test polls. It has two registries, whose files are in a Secret each.

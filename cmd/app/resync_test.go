@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/rollcall-dev/rollcall/internal/orders"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // TestWithoutElectionTheCallsOfTheProcessBeforeAreOver: that process may have been killed in the middle of a call just before this one
@@ -88,9 +89,7 @@ func TestRequestsFollowTheLeasesAnnotation(t *testing.T) {
 	expectAnnotation := func(why, want string) {
 		t.Helper()
 		must(t, api.Get(t.Context(), r.lease, lease))
-		if got := lease.Annotations[orders.Annotation]; got != want {
-			t.Errorf("the annotation is %q, want %q\nwhy: %s", got, want, why)
-		}
+		expect.Equal(t, want, lease.Annotations[orders.Annotation], "the annotation: %s", why)
 	}
 
 	r.look(t.Context())

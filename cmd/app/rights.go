@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -55,25 +56,16 @@ type rights struct {
 	failure string
 }
 
-// of returns what is closed once the feature has its rights; nil, which never is, if it is off.
-func (r *rights) of(feature string) <-chan struct{} {
-	for _, n := range r.needs {
-		if n.Name == feature {
-			return n.there
-		}
+// of returns the feature's need. That of one that is off is empty: its channel is nil, which is never closed.
+func (r *rights) of(feature string) *need {
+	if i := slices.IndexFunc(r.needs, func(n *need) bool { return n.Name == feature }); i >= 0 {
+		return r.needs[i]
 	}
-	return nil
+	return &need{}
 }
 
-// lacking returns which rights a feature waits for, as far as known; nil if the feature is off.
-func (r *rights) lacking(feature string) func() string {
-	for _, n := range r.needs {
-		if n.Name == feature {
-			return func() string { return ptr.Deref(n.lacks.Load(), "") }
-		}
-	}
-	return nil
-}
+// lacking returns which rights the feature waits for, as far as known; empty if none are missing, or it is off.
+func (n *need) lacking() string { return ptr.Deref(n.lacks.Load(), "") }
 
 // NeedLeaderElection makes it run without the lease: every manager serves the webhook.
 func (*rights) NeedLeaderElection() bool { return false }

@@ -37,7 +37,7 @@ func TestFeaturesWaitForTheirRights(t *testing.T) {
 	s.Poll()
 	s.ExpectEvents()
 	s.ExpectWaiting("enroll", "podCondition")
-	lacks := s.lacking(rightsof.PodCondition)
+	lacks := s.of(rightsof.PodCondition).lacking
 	expect.Equal(t, "podCondition waits for rights that the manager lacks: patch pods/status in orders, pay. "+
 		"Apply config/components/pod-condition, which the chart brings with config.podCondition.", lacks(), "what pods show")
 
@@ -67,7 +67,7 @@ func TestRightsInAllNamespaces(t *testing.T) {
 	s.Poll()
 	s.ExpectEvents("list poddisruptionbudgets.policy in all namespaces; get mutatingwebhookconfigurations.admissionregistration.k8s.io " +
 		"rollcall-evictions; get secrets rollcall-evictions. Apply config/components/evictions")
-	if got := s.of(rightsof.Enroll); got != nil {
+	if got := s.of(rightsof.Enroll).there; got != nil {
 		t.Error("a feature that is off waits for rights")
 	}
 }
@@ -197,7 +197,7 @@ func (s *rightsScenario) ExpectWaiting(want ...string) {
 	s.t.Helper()
 	var waiting []string
 	for _, n := range s.needs {
-		if !isClosed(s.of(n.Name)) {
+		if !isClosed(n.there) {
 			waiting = append(waiting, n.Name)
 		}
 	}

@@ -12,17 +12,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	clientfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/uninstall"
 	"github.com/rollcall-dev/rollcall/test/harness/bubble"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 )
 
 // TestUninstallHook: the exit status is what Helm goes by.
@@ -59,12 +58,10 @@ func TestUninstallHook(t *testing.T) {
 			want: "Pod shop/web-1: finalizer rollcall.dev/guard",
 		},
 	}, func(t *testing.T, c row) {
-		scheme := runtime.NewScheme()
-		expect.NoError(t, errors.Join(corev1.AddToScheme(scheme), clusterstate.AddToScheme(scheme)))
 		parsed, err := config.Parse([]byte("cluster: test\nregistry: {driver: memory}\n"), config.Limits{})
 		expect.NoError(t, err)
 		cluster := &uninstall.Cluster{Config: parsed, KeepWebhook: true}
-		builder := clientfake.NewClientBuilder().WithScheme(scheme)
+		builder := clientfake.NewClientBuilder().WithScheme(kube.Scheme())
 		for _, object := range c.objects {
 			copied, _ := object.DeepCopyObject().(client.Object)
 			builder = builder.WithObjects(copied)

@@ -83,25 +83,14 @@ func TestWhatTheReconcilerIsGiven(t *testing.T) {
 	if r.PodCondition() {
 		t.Error("the condition is written without the right")
 	}
-	close(needOf(t, may, rightsof.Enroll).there)
+	close(may.of(rightsof.Enroll).there)
 	if r.PodCondition() || !isClosed(pods.mayEnroll) {
 		t.Error("enroll has its rights, and the condition has not")
 	}
-	close(needOf(t, may, rightsof.PodCondition).there)
+	close(may.of(rightsof.PodCondition).there)
 	if !r.PodCondition() {
 		t.Error("the condition has its right, and is not written")
 	}
-}
-
-func needOf(t *testing.T, of *rights, feature string) *need {
-	t.Helper()
-	for _, n := range of.needs {
-		if n.Name == feature {
-			return n
-		}
-	}
-	t.Fatalf("%s needs no rights", feature)
-	return nil
 }
 
 // TestWithoutElectionNothingIsKnownOfTheProcessBefore: how far its clock was ahead, and whether its calls have ended.

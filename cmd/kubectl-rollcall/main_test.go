@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // TestSignal: a signal ends the plugin also where it waits for its input, and a script sees that it was not done. SIGTERM stands for
@@ -24,18 +26,12 @@ func TestSignal(t *testing.T) {
 	plugin := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestSignal$")
 	plugin.Env = append(os.Environ(), variable+"=1")
 	input, err := plugin.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := plugin.Start(); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
+	expect.NoError(t, plugin.Start())
 	if _, err := input.Write(bytes.Repeat([]byte("# \n"), pipeHolds)); err != nil { // by then it reads
 		t.Fatal(err)
 	}
-	if err := plugin.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, plugin.Process.Signal(syscall.SIGTERM))
 	_ = plugin.Wait()
 	if status, is := plugin.ProcessState.Sys().(syscall.WaitStatus); !is || status.Signal() != syscall.SIGTERM {
 		t.Errorf("it ended with %s, want the signal", plugin.ProcessState)

@@ -2,7 +2,10 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -106,5 +109,37 @@ func TestEveryTestHasItsJob(t *testing.T) {
 	}
 	if tests < 15 {
 		t.Errorf("%d targets of the Makefile are tests: the expression misses some", tests)
+	}
+}
+
+// TestResultsAreSummedUp: CI counts tests, shows why some were skipped and what failed, and fails with fewer tests than there were.
+func TestResultsAreSummedUp(t *testing.T) {
+	t.Parallel()
+	const pkg = `"Package":"github.com/rollcall-dev/rollcall/internal/a"`
+	event := func(action, test, text string) string {
+		return `{"Action":"` + action + `",` + pkg + `,"Test":"` + test + `","Output":"` + text + `"}`
+	}
+	file := filepath.Join(t.TempDir(), "unit.json")
+	expect.NoError(t, os.WriteFile(file, []byte(strings.Join([]string{
+		"go: downloading something",
+		`{"Action":"start",` + pkg + `}`, `{"Action":"output",` + pkg + `,"Output":"-test.shuffle 42\n"}`,
+		event("run", "TestGood", ""), event("pass", "TestGood", ""),
+		event("run", "TestBad", ""), event("output", "TestBad", `    a_test.go:9: got 1, want 2\n`), event("fail", "TestBad", ""),
+		event("run", "TestServer", ""), event("output", "TestServer", `    a_test.go:7: no Java\n`), event("skip", "TestServer", ""),
+		event("run", "TestCutOff", ""), `{"Action":"fail",` + pkg + `}`, "",
+	}, "\n")), 0o600))
+	for args, want := range map[string][]string{
+		"failed " + file:       {"-test.shuffle 42", "a TestBad", "a_test.go:9: got 1, want 2", "a TestCutOff"},
+		"sum " + file + "=1":   {"1 passed, 2 failed, 1 skipped", "1 skipped: no Java", "\n1 2\n"},
+		"sum " + file + "=2":   {"1 tests passed, and there must be 2", "exit status 1"},
+		"sum /no/unit.json=20": {"0 tests passed, and there must be 20", "exit status 1"},
+		"":                     {"no command", "exit status 2"},
+	} {
+		said, err := exec.CommandContext(t.Context(), "../results.sh", strings.Fields(args)...).CombinedOutput()
+		for _, part := range want {
+			if !strings.Contains(fmt.Sprintf("%s%v", said, err), part) {
+				t.Errorf("results.sh %s: %v\n%s\nwant %q", args, err, said, part)
+			}
+		}
 	}
 }

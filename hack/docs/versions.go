@@ -106,9 +106,9 @@ func versionsPage() (page, error) {
 			"The policy: the minor versions of Kubernetes that Kubernetes itself supports, the two newest minor versions of OpenKruise,\n" +
 			"and the two newest of each registry if the tests can run its server. A version is removed from the table only in a minor\n" +
 			"release of Rollcall, and the changelog lists it.\n\n" +
-			"No server of Nacos 3.2 can be had for the tests: 3.1 is tested by the part of its API that [3.2 serves](../drivers/nacos.md).\n" +
-			"No newer server of 2.5 can be had either. The tests build Consul from its Go module, and 1.22 is the newest minor\n" +
-			"version that the Go module proxy serves, so Consul 2.0 is not tested.\n\n" +
+			"The tests have no server of [Nacos 3.2](../drivers/nacos.md): with 3.1, they use only what 3.2 serves too. Nor do they have\n" +
+			"a server of 2.5 that is newer than 2.5.0. They build Consul from its Go module, of which 1.22 is the newest minor version\n" +
+			"that the Go module proxy serves, so Consul 2.0 is not tested.\n\n" +
 			"Kubernetes before 1.30 has no ValidatingAdmissionPolicy: leave out the components `lint` and `write-policy`, with Helm\n" +
 			"`lint.enabled` and `writePolicy.enabled`. `kubectl rollcall lint` checks the same as the first; nothing replaces the second.\n\n" +
 			"\"Each change\" means that every change to Rollcall is tested with that version before it is merged. \"Each night\" means that\n" +

@@ -41,7 +41,7 @@ func TestTrust(t *testing.T) {
 	}
 	t.Parallel()
 	if os.Getuid() != 0 {
-		t.Skip("only root can have a process live in the image's files")
+		t.Skip("NOT TESTED: a process that lives in the image's files takes root")
 	}
 	server, authority := secureServer(t)
 	stranger, err := pki.NewAuthority(t.TempDir(), "stranger")

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/test/harness/cache"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
 )
 
 const (
@@ -68,23 +68,9 @@ func dashboard(ctx context.Context, args []string) error {
 func scrapes(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, asking)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address+anything, http.NoBody)
-	if err != nil {
-		return err
+	body, err := registries.NewClient(address).Do(ctx, http.MethodGet, anything, nil)
+	if err == nil && !bytes.Contains(body, []byte("rollcall_registry_slots")) {
+		err = fmt.Errorf(`it has no metrics of Rollcall with job="rollcall": %s`, body)
 	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	switch {
-	case err != nil:
-		return err
-	case answer.StatusCode != http.StatusOK:
-		return fmt.Errorf("no answer of a Prometheus: %s %s", answer.Status, body)
-	case !bytes.Contains(body, []byte("rollcall_registry_slots")):
-		return fmt.Errorf(`it has no metrics of Rollcall with job="rollcall": %s`, body)
-	}
-	return nil
+	return err
 }

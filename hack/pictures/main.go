@@ -27,14 +27,14 @@ import (
 
 // theme is the colours of a page.
 type theme struct {
-	name                               string
-	text, faint, line, box, serves, no string
+	name                                      string
+	text, faint, line, box, serves, no, fails string
 }
 
 func themes() []theme {
 	return []theme{
-		{"light", "#1f2328", "#59636e", "#d1d9e0", "#f6f8fa", "#1a7f37", "#bf8700"},
-		{"dark", "#f0f6fc", "#9198a1", "#3d444d", "#151b23", "#3fb950", "#d29922"},
+		{"light", "#1f2328", "#59636e", "#d1d9e0", "#f6f8fa", "#1a7f37", "#bf8700", "#cf222e"},
+		{"dark", "#f0f6fc", "#9198a1", "#3d444d", "#151b23", "#3fb950", "#d29922", "#f85149"},
 	}
 }
 
@@ -59,7 +59,7 @@ func run(ctx context.Context, args []string, in io.Reader) error {
 	case "parts":
 		draw = parts
 	case "terminal":
-		lines, err := partsOf(in)
+		lines, err := record(in)
 		if err != nil {
 			return err
 		}
@@ -225,30 +225,88 @@ func parts(t theme) string {
 			t.faint, t.serves, t.no, t.serves))
 }
 
-// partsOf returns the demo's first update, which is Rollcall's, and its result.
-func partsOf(in io.Reader) ([]string, error) {
-	var update, result, rest []string
-	part := &rest
+// recording is what the picture keeps of the demo's output: how each way updates its first pod, and the result.
+type recording struct {
+	updates, result []string
+	// title is that of a way whose update is still to come, and pod the first one of the update that is shown.
+	title, pod string
+	updating   bool
+}
+
+// isTitle reports the title of one way to keep the registry in step.
+func isTitle(line string) bool {
+	_, title, numbered := strings.Cut(line, ". ")
+	return numbered && strings.HasPrefix(title, "WITH")
+}
+
+// add takes the next line of the demo's output.
+func (r *recording) add(line string) {
+	switch {
+	case isTitle(line):
+		r.title = line
+	case strings.HasPrefix(line, "==> Result"):
+		r.updating, r.result = false, []string{"", line}
+	case strings.HasPrefix(line, "==> "):
+		r.updating, r.pod = strings.HasPrefix(line, "==> Update") && r.title != "", ""
+		if r.updating {
+			r.updates, r.title = append(r.updates, "", r.title), ""
+		}
+	case r.updating:
+		r.update(line)
+	case r.result != nil && !strings.HasPrefix(r.result[len(r.result)-1], "demo:"):
+		r.result = append(r.result, line)
+	}
+}
+
+func (r *recording) update(line string) {
+	fields := strings.Fields(line)
+	if len(fields) < 2 {
+		return
+	}
+	isPod := fields[0] != "time" && fields[0] != "done:"
+	if isPod && r.pod == "" {
+		r.pod = fields[1]
+	}
+	if !isPod || fields[1] == r.pod {
+		r.updates = append(r.updates, line)
+	}
+}
+
+func record(in io.Reader) ([]string, error) {
+	r := &recording{}
 	scanner := bufio.NewScanner(in)
 	for scanner.Scan() {
-		line := scanner.Text()
-		switch {
-		case strings.HasPrefix(line, "==> Update") && update == nil:
-			part = &update
-		case strings.HasPrefix(line, "==> Result"):
-			part = &result
-		case line == "" || strings.HasPrefix(line, "==> "):
-			part = &rest
-		}
-		*part = append(*part, line)
+		r.add(scanner.Text())
 	}
 	if err := scanner.Err(); err != nil {
 		return nil, fmt.Errorf("reading the demo's output: %w", err)
 	}
-	if update == nil || result == nil {
+	if r.updates == nil || r.result == nil {
 		return nil, errors.New("this is not the output of make demo: pipe that into this command")
 	}
-	return slices.Concat(update, []string{""}, result), nil
+	return slices.Concat(r.updates, r.result), nil
+}
+
+// shaded is a line in which colour shows whether clients are given the pod, and whether it can serve them then.
+func shaded(line string) string {
+	before, words, class := line, "", ""
+	for _, end := range []struct{ words, class string }{
+		{"out of rotation", "out"}, {"absent", "out"}, {"in rotation", "in"},
+	} {
+		if rest, found := strings.CutSuffix(line, "  "+end.words); found {
+			before, words, class = rest+"  ", end.words, end.class
+		}
+	}
+	if class == "in" && (strings.Contains(before, " not ready ") || strings.Contains(before, " stopped ")) {
+		class = "fails"
+	}
+	if pod, failed, found := strings.Cut(line, "REQUEST FAILED"); found {
+		before, words, class = pod, "REQUEST FAILED"+failed, "fails"
+	}
+	if class == "" {
+		return html.EscapeString(line)
+	}
+	return fmt.Sprintf(`%s<tspan class="%s">%s</tspan>`, html.EscapeString(before), class, html.EscapeString(words))
 }
 
 // terminal draws the lines, one appearing after the other.
@@ -265,24 +323,20 @@ func terminal(t theme, lines []string) string {
 	}
 	w, h := 2*margin+charWidth*float64(width), top+lineHeight*float64(len(lines)+1)
 	c.rect(0.5, 0.5, w-1, h-1, t.box, t.line)
-	c.label(margin, 24, "hint", "$ make demo")
+	c.label(margin, 24, "hint", "$ make demo   # the first pod of each update; the lines of the others are left out")
 	for i, line := range lines {
 		class := "t"
 		if strings.HasPrefix(line, "demo:") {
 			class = "t last"
-		}
-		text := html.EscapeString(line)
-		for class, words := range map[string]string{"in": "in rotation", "out": "out of rotation"} {
-			if rest, ok := strings.CutSuffix(text, "  "+words); ok {
-				text = fmt.Sprintf(`%s  <tspan class="%s">%s</tspan>`, rest, class, words)
-			}
+		} else if isTitle(line) {
+			class = "t arm"
 		}
 		fmt.Fprintf(c, `<text x="%g" y="%g" class="%s" xml:space="preserve" style="animation-delay:%.2fs">%s</text>`+"\n",
-			margin, top+lineHeight*float64(i), class, pace*float64(i), text)
+			margin, top+lineHeight*float64(i), class, pace*float64(i), shaded(line))
 	}
-	return c.picture(w, h, "An update in make demo, and its result", fmt.Sprintf(
+	return c.picture(w, h, "The update of one pod in make demo, in three ways, and the result", fmt.Sprintf(
 		"text{font:12px ui-monospace,monospace;white-space:pre}.hint{fill:%s}.last{fill:%s;font-weight:600}"+
-			".in{fill:%s}.out{fill:%s;font-weight:600}"+
+			".arm{font-weight:600}.in{fill:%s}.out{fill:%s;font-weight:600}.fails{fill:%s;font-weight:600}"+
 			".t{animation:a .1s both}@keyframes a{from{opacity:0}}@media(prefers-reduced-motion){.t{animation:none}}",
-		t.faint, t.serves, t.serves, t.no))
+		t.faint, t.serves, t.serves, t.no, t.fails))
 }

@@ -22,10 +22,11 @@ func TestPictures(t *testing.T) {
 	}{
 		"life":     {"every hook is in it", "", []string{"waits: preNormal", "waits: inPlaceUpdate", "waits: preDelete"}},
 		"parts":    {"the registry acknowledges before the hook is released", "", []string{"4. acknowledges", "5. releases the hook"}},
-		"terminal": {"text with marks of XML stays text", "==> Update <b> & c\n\n==> Result\ndemo: 3 requests\n", []string{"Update &lt;b&gt; &amp; c", `"t last"`}},
+		"terminal": {"text with marks of XML stays text", "1. WITH <b> & c\n==> Update\n\n==> Result\ndemo: 3 requests\n", []string{"WITH &lt;b&gt; &amp; c", `"t last"`}},
 		"terminal, in colour": {
-			"where a pod leaves the rotation is seen", "==> Update\nweb  ready      out of rotation\nweb  ready      in rotation\n\n==> Result\n",
-			[]string{`<tspan class="out">out of rotation</tspan>`, `<tspan class="in">in rotation</tspan>`},
+			"it is seen where a pod leaves the rotation, and where it is still there and can't serve",
+			"1. WITH\n==> Update\n1  web  ready      out of rotation\n2  web  ready      in rotation\n3  web  not ready  in rotation\n\n==> Result\n",
+			[]string{`<tspan class="out">out of rotation</tspan>`, `<tspan class="in">in rotation</tspan>`, `<tspan class="fails">in rotation</tspan>`},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -47,6 +48,36 @@ func TestPictures(t *testing.T) {
 	}
 }
 
+// TestRecord: each way has the first pod of its first update, so that the ways compare.
+func TestRecord(t *testing.T) {
+	t.Parallel()
+	lines, err := record(strings.NewReader(`==> Start
+1. WITH ROLLCALL
+==> Update it in place
+time  pod    in the registry
+1     web-a  ready  out of rotation
+2     web-b  ready  out of rotation
+3     web-a  ready  in rotation
+    done: requests: 9, failed: 0
+==> Update it again
+4     web-a  ready  out of rotation
+2. WITH A MIRROR
+==> Update it in place
+5     web-c  REQUEST FAILED: connection reset
+==> Result
+demo: 18 requests
+
+==> Everything keeps running
+6     web-a  ready  in rotation
+`))
+	expect.NoError(t, err)
+	expect.Equal(t, []string{
+		"", "1. WITH ROLLCALL", "time  pod    in the registry", "1     web-a  ready  out of rotation", "3     web-a  ready  in rotation",
+		"    done: requests: 9, failed: 0",
+		"", "2. WITH A MIRROR", "5     web-c  REQUEST FAILED: connection reset", "", "==> Result", "demo: 18 requests",
+	}, lines, "the lines of the picture")
+}
+
 func expectXML(t *testing.T, text string) {
 	t.Helper()
 	decoder := xml.NewDecoder(strings.NewReader(text))
@@ -65,7 +96,7 @@ func TestBadUsage(t *testing.T) {
 	for want, args := range map[string][]string{
 		"usage: pictures":                       nil,
 		"dashboard DIR PROMETHEUS PAGE":         {"dashboard", t.TempDir()},
-		"no answer":                             {"dashboard", t.TempDir(), "http://127.0.0.1:1", t.TempDir()},
+		"answers 502 Bad Gateway":               {"dashboard", t.TempDir(), "http://127.0.0.1:1", t.TempDir()},
 		"write life, parts, terminal or status": {"death", t.TempDir()},
 		"pipe that into":                        {"terminal", t.TempDir()},
 	} {

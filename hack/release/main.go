@@ -29,8 +29,9 @@ import (
 )
 
 const (
-	repository = "https://github.com/rollcall-dev/rollcall"
-	image      = "ghcr.io/rollcall-dev/rollcall"
+	project    = "rollcall-dev/rollcall"
+	repository = "https://github.com/" + project
+	image      = "ghcr.io/" + project
 	// cas is the module from which hack/cas takes the CAs of the image.
 	cas = "golang.org/x/crypto/x509roots/fallback"
 )
@@ -56,7 +57,7 @@ func run(version, out string, only []string) error {
 	if err != nil {
 		return err
 	}
-	r := release{version: version, out: out, only: only, commit: strings.TrimSpace(commit)}
+	r := release{version: version, out: out, only: only, commit: strings.TrimSpace(commit), of: os.Getenv("GITHUB_REPOSITORY")}
 	if err := r.notes(); err != nil {
 		return err
 	}
@@ -75,6 +76,19 @@ type release struct {
 	version, out, commit string
 	// only are the platforms to release for, where not for all.
 	only []string
+	// of is the fork that releases, OWNER/NAME; empty is the project itself.
+	of string
+}
+
+// own has a text lead to the fork that releases, if it is one: to its pages, files, image and chart.
+func (r release) own(text []byte) []byte {
+	fork := strings.ToLower(r.of)
+	owner, _, isFork := strings.Cut(fork, "/")
+	if !isFork || fork == project {
+		return text
+	}
+	const charts = "ghcr.io/rollcall-dev/charts"
+	return bytes.ReplaceAll(bytes.ReplaceAll(text, []byte(project), []byte(fork)), []byte(charts), []byte("ghcr.io/"+owner+"/charts"))
 }
 
 // platforms are those of the manager, and of the kubectl plugin, which people run elsewhere too.
@@ -195,7 +209,7 @@ func (r release) chart() error {
 	}
 	files["rollcall/Chart.yaml"] = []byte(about)
 	for name, content := range files {
-		files[name] = linkToDocs.ReplaceAll(content, []byte(repository+"/blob/"+r.version+"/"))
+		files[name] = r.own(linkToDocs.ReplaceAll(content, []byte(repository+"/blob/"+r.version+"/")))
 	}
 	return r.archive("rollcall-"+number+".tgz", files)
 }
@@ -205,7 +219,7 @@ func (r release) manifests() error {
 	if err != nil {
 		return err
 	}
-	return r.write("install.yaml", []byte(text))
+	return r.write("install.yaml", r.own([]byte(text)))
 }
 
 // krew writes the manifest by which "kubectl krew install --manifest" installs the plugin:
@@ -232,7 +246,7 @@ func (r release) krew() error {
 	}); err != nil {
 		return fmt.Errorf("writing the manifest for krew: %w", err)
 	}
-	return r.write("rollcall.krew.yaml", text.Bytes())
+	return r.write("rollcall.krew.yaml", r.own(text.Bytes()))
 }
 
 // krewManifest is for the binary's archives, which [release.binary] packs.
@@ -320,7 +334,7 @@ func (r release) provenance() error {
 	if err != nil {
 		return fmt.Errorf("encoding the provenance: %w", err)
 	}
-	return r.write("provenance.intoto.json", append(text, '\n'))
+	return r.write("provenance.intoto.json", append(r.own(text), '\n'))
 }
 
 func (r release) checksums() error {

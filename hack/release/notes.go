@@ -29,7 +29,7 @@ func (r release) notes() error {
 	if err := os.MkdirAll(filepath.Dir(notesFile), 0o755); err != nil {
 		return fmt.Errorf("making the folder of the release notes: %w", err)
 	}
-	if err := os.WriteFile(notesFile, []byte(withAddresses(text, r.version)), 0o644); err != nil { //nolint:gosec // for everybody to read
+	if err := os.WriteFile(notesFile, r.own([]byte(withAddresses(text, r.version))), 0o644); err != nil { //nolint:gosec // for everybody to read
 		return fmt.Errorf("writing the release notes: %w", err)
 	}
 	return nil

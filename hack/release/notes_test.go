@@ -139,3 +139,17 @@ func TestNotReleasedYet(t *testing.T) {
 		t.Errorf("a candidate: got error %v, want none", err)
 	}
 }
+
+// TestNotesOfAFork: a release of a fork leads to the fork's pages, image and chart, and needs nothing edited.
+func TestNotesOfAFork(t *testing.T) {
+	t.Parallel()
+	const text = repository + "/blob/v1.2.3/docs/README.md, " + image + ":v1.2.3, oci://ghcr.io/rollcall-dev/charts/rollcall"
+	for of, want := range map[string]string{
+		"": text, project: text,
+		"Acme/rollcall-eu": "https://github.com/acme/rollcall-eu/blob/v1.2.3/docs/README.md, ghcr.io/acme/rollcall-eu:v1.2.3, oci://ghcr.io/acme/charts/rollcall",
+	} {
+		if got := string(release{of: of}.own([]byte(text))); got != want {
+			t.Errorf("a release of %q has %s, want %s", of, got, want)
+		}
+	}
+}

@@ -31,7 +31,7 @@ func TestRelease(t *testing.T) {
 	if dist == "" || version == "" {
 		t.Fatal("set DIST to the folder of a release and VERSION to its version, as hack/verify-release.sh does")
 	}
-	r := made{T: t, dist: dist, version: version}
+	r := made{T: t, dist: dist, version: version, release: release{of: os.Getenv("GITHUB_REPOSITORY")}}
 	t.Run("checksums", func(t *testing.T) { r.on(t).expectChecksums() })
 	t.Run("binaries", func(t *testing.T) { r.on(t).expectBinaries() })
 	t.Run("image", func(t *testing.T) { r.on(t).expectImage() })
@@ -39,7 +39,7 @@ func TestRelease(t *testing.T) {
 	t.Run("chart", func(t *testing.T) { r.on(t).expectChart() })
 	t.Run("install.yaml", func(t *testing.T) {
 		text := r.read("install.yaml")
-		r.on(t).expectIn("install.yaml", string(text), "image: ghcr.io/rollcall-dev/rollcall:"+version+"\n")
+		r.on(t).expectIn("install.yaml", string(text), r.ours("image: "+image+":"+version+"\n"))
 		r.on(t).expectOwnLinks("install.yaml", text)
 	})
 	t.Run("provenance", func(t *testing.T) { r.on(t).expectProvenance() })
@@ -49,8 +49,13 @@ func TestRelease(t *testing.T) {
 type made struct {
 	*testing.T
 
+	release
+
 	dist, version string
 }
+
+// ours is a text that names the project, as it is in a release of this repository.
+func (r made) ours(text string) string { return string(r.own([]byte(text))) }
 
 func (r made) on(t *testing.T) made { t.Helper(); r.T = t; return r }
 
@@ -186,7 +191,7 @@ func (r made) expectKrew() {
 	}
 	here := false
 	for _, p := range spec.Platforms {
-		if want := "https://github.com/rollcall-dev/rollcall/releases/download/" + r.version + "/"; !strings.HasPrefix(p.URI, want) {
+		if want := r.ours(repository + "/releases/download/" + r.version + "/"); !strings.HasPrefix(p.URI, want) {
 			r.Errorf("address %s, want one of %s", p.URI, want)
 		}
 		archive := path.Base(p.URI)
@@ -214,7 +219,7 @@ func (r made) expectChart() {
 	r.expectIn("Chart.yaml", about, "\nversion: "+number+"\n")
 	r.expectIn("Chart.yaml", about, "\nappVersion: "+r.version+"\n")
 	for _, name := range []string{"Chart.yaml", "README.md", "templates/NOTES.txt", "files/prometheus_rule.yaml"} {
-		r.expectIn(name, string(files["rollcall/"+name]), repository+"/blob/"+r.version+"/")
+		r.expectIn(name, string(files["rollcall/"+name]), r.ours(repository+"/blob/"+r.version+"/"))
 	}
 	for name, content := range files {
 		r.expectOwnLinks(name, content)
@@ -249,8 +254,8 @@ func (r made) expectProvenance() {
 	for _, s := range statement.Subject {
 		sums[s.Name] = s.Digest.SHA256
 	}
-	if !regexp.MustCompile(`^[0-9a-f]{64}$`).MatchString(sums[image]) {
-		r.Errorf("the digest of %s is %q", image, sums[image])
+	if !regexp.MustCompile(`^[0-9a-f]{64}$`).MatchString(sums[r.ours(image)]) {
+		r.Errorf("the digest of %s is %q", r.ours(image), sums[r.ours(image)])
 	}
 	entries, err := os.ReadDir(r.dist)
 	r.must(err)

@@ -1,5 +1,6 @@
-"""Opens the built site in Chromium: the search finds a page in each language, no page scrolls sideways on a phone, shows raw Markdown,
-loads anything from elsewhere or has an error in the console.
+"""Opens the built site in Chromium: the search finds a page in each language. On a phone no page scrolls sideways, lacks a column of a
+table, breaks an identifier that fits on a line, or has a picture too small to read. None shows raw Markdown, loads anything from elsewhere
+or has an error in the console.
 
 usage: check.py FOLDER, in which a site has the folder of its version
 """
@@ -21,6 +22,39 @@ RAW = r"""() => [...document.querySelectorAll('article p, article li, article td
       return text.textContent
     }).filter(text => /^([-*] |\d+\. |\||\s*```|\[[ xX]\] )/m.test(text) || text.includes('](') || text.includes('**'))"""
 
+# Each cell is to be seen, under the name of its column.
+CELLS = r"""() => [...document.querySelectorAll('article table:not([class])')].flatMap(table => {
+      const columns = [...table.querySelectorAll('th')].map(th => th.textContent.trim())
+      return [...table.querySelectorAll('tbody tr')].flatMap(tr => [...tr.children].map((td, i) => [td, columns[i]]))
+    }).filter(([td, column]) => {
+      const at = td.getBoundingClientRect()
+      const seen = at.height > 0 && at.left >= 0 && at.right <= innerWidth
+      const named = !column || getComputedStyle(td, '::before').content.includes(column.replaceAll('"', '\\"'))
+      return td.childNodes.length && !(seen && named)
+    }).map(([td]) => td.textContent)"""
+BROKEN = r"""() => [...document.querySelectorAll('article :not(pre) > code')].flatMap(code => {
+      const block = code.closest('td, li, p, h1, h2, h3, h4, article'), style = getComputedStyle(block)
+      const room = block.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight)
+      const words = [], walker = document.createTreeWalker(code, NodeFilter.SHOW_TEXT)
+      while (walker.nextNode()) {
+        for (const match of walker.currentNode.data.matchAll(/\S+/g)) {
+          const range = document.createRange()
+          range.setStart(walker.currentNode, match.index)
+          range.setEnd(walker.currentNode, match.index + match[0].length)
+          const lines = [...range.getClientRects()], wide = lines.reduce((sum, line) => sum + line.width, 0)
+          if (lines.length > 1 && wide < room - 24) words.push(match[0])
+        }
+      }
+      return words
+    })"""
+SMALLEST = 9  # the pixels of a letter that can be read
+PICTURES = r"""async smallest => (await Promise.all([...document.querySelectorAll('article img[src$=".svg"]')].map(async img => {
+      const svg = await (await fetch(img.src)).text()
+      const scale = img.getBoundingClientRect().width / svg.match(/viewBox="0 0 ([\d.]+)/)[1]
+      const sizes = [...svg.matchAll(/(?:font-size="|font-size:|font:)([\d.]+)/g)].map(size => size[1] * scale)
+      return Math.min(...sizes) < smallest && `${img.src}: ${Math.min(...sizes).toFixed(1)} px`
+    }))).filter(Boolean)"""
+
 
 def chromium():
     found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -33,6 +67,9 @@ def check_page(page, url, faults):
     if wide > 0:
         faults.append(f"{url}: scrolls sideways by {wide} px on a phone")
     faults.extend(f"{url}: shows raw Markdown: {text[:80]!r}" for text in page.evaluate(RAW))
+    faults.extend(f"{url}: a phone does not show this cell, or the name of its column: {text[:80]!r}" for text in page.evaluate(CELLS))
+    faults.extend(f"{url}: breaks {word!r} on a phone" for word in page.evaluate(BROKEN))
+    faults.extend(f"{url}: the letters are too small on a phone: {picture}" for picture in page.evaluate(PICTURES, SMALLEST))
 
 
 def check_search(page, url, word, title, path, faults):

@@ -5,20 +5,30 @@ import posixpath
 import re
 
 from mkdocs.exceptions import PluginError
+from mkdocs.plugins import event_priority
 
 VERSION = os.environ.get("SITE_VERSION", "dev")
-REPOSITORY = "https://github.com/rollcall-dev/rollcall/blob/" + ("main" if VERSION == "dev" else VERSION)
+# GitHub names the repository that builds: a fork's site leads to the fork.
+OWNER, _, NAME = os.environ.get("GITHUB_REPOSITORY", "rollcall-dev/rollcall").partition("/")
+REPOSITORY = f"https://github.com/{OWNER}/{NAME}"
+FILES = f"{REPOSITORY}/blob/{'main' if VERSION == 'dev' else VERSION}"
 LINK = re.compile(r"(?<=\]\()(?:\.\./)+[^)\s]+")
 ITEM = re.compile(r"(\n\n(?: {2}[^\n]+\n)+)(?=\d+\. )")
 TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 HEAD = re.compile(r"<th(?:\s[^>]*)?>(.*?)</th>", re.DOTALL)
 ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
 TAG = re.compile(r"<[^>]+>")
-# An identifier stays in one piece. On a phone each row is a block, in which each cell has the name of its column.
+CODE = re.compile(r"(?<!<span></span>)<code>([^<]*)</code>")
+# An identifier stays in one piece, unless it is longer than its line. On a phone each row is a block, in which each cell has the name
+# of its column, and a picture is as large as it takes to read it.
 STYLE = """<style>
 .md-typeset td code { white-space: nowrap; }
+.md-typeset .word { display: inline-block; white-space: nowrap; }
 @media (max-width: 44.9em) {
-  .md-typeset td code { white-space: normal; overflow-wrap: anywhere; word-break: normal; }
+  .md-typeset td code { white-space: normal; }
+  .md-typeset .word { max-width: calc(100% - 1em); overflow-wrap: anywhere; word-break: normal; white-space: normal; }
+  .md-typeset picture { display: block; overflow-x: auto; }
+  .md-typeset picture img { width: 860px; max-width: none; }
   .md-typeset__table, .md-typeset table:not([class]) { display: block; }
   .md-typeset table:not([class]) thead { display: none; }
   .md-typeset table:not([class]) :is(tbody, tr, td) { display: block; }
@@ -28,11 +38,15 @@ STYLE = """<style>
   .md-typeset table:not([class]) td:empty { display: none; }
 }
 </style>"""
+WORD = re.compile(r"\S+")
 FENCE = re.compile(r"^(\s*```\w+) .*$", re.MULTILINE)
 
 
+@event_priority(100)  # before mike, which adds the version to site_url
 def on_config(config):
     config.copyright = f"Rollcall {VERSION}"
+    config.site_url = f"https://{OWNER}.github.io/{NAME}/"
+    config.extra["social"] = [{"icon": "fontawesome/brands/github", "link": REPOSITORY}]  # repo_url would ask GitHub for its stars
     return config
 
 
@@ -42,7 +56,7 @@ def on_page_markdown(markdown, page, **_):
 
     def target(link):
         path = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page.file.src_uri), link[0]))
-        return link[0] if path.startswith("docs/") else f"{REPOSITORY}/{path}"
+        return link[0] if path.startswith("docs/") else f"{FILES}/{path}"
 
     if "```mermaid" in markdown:
         raise PluginError(f"{page.file.src_uri}: only GitHub draws mermaid, so use text or a table")
@@ -51,7 +65,7 @@ def on_page_markdown(markdown, page, **_):
 
 
 def on_page_content(html, **_):
-    """Each cell of a table gets the name of its column, which STYLE shows on a phone."""
+    """Each cell of a table gets the name of its column, and each word of code an element, for STYLE."""
 
     def name(table):
         columns = [TAG.sub("", head).replace('"', "&quot;") for head in HEAD.findall(table[0])]
@@ -67,6 +81,7 @@ def on_page_content(html, **_):
 
         return ROW.sub(row, table[0])
 
+    html = CODE.sub(lambda code: "<code>" + WORD.sub(r'<span class="word">\g<0></span>', code[1]) + "</code>", html)
     return TABLE.sub(name, html)
 
 

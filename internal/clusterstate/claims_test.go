@@ -13,6 +13,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // Two namespaces, of which the first is older, have a pod each, and workloads in both use the name web.
@@ -179,12 +180,13 @@ func TestWhoseANameIs(t *testing.T) {
 	left := func(then ...step) steps { return append(steps{joins(second), leaves(second)}, then...) }
 	tried := func(then ...step) steps { return append(steps{tries(second)}, then...) }
 	joinsOther := acknowledged(second, inOther)
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		steps  steps
 		// owner has the name, because of that, and the other namespace may not use it.
 		owner, because string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"nothing is registered":     {"the older namespace's workload may yet have pods", nil, first, isOlder},
 		"registered":                {"the age counts where no pod is", steps{joins(second)}, second, isRegistered},
 		"by another case of it":     {"Eureka's clients take both for one", steps{acknowledged(second, inCapitals)}, second, isRegistered},
@@ -235,21 +237,18 @@ func TestWhoseANameIs(t *testing.T) {
 			recorded(second), joinsOther, configures("other"),
 		}, second, isRegistered},
 		"registered in one that leaves": {"the pod is still in there", steps{joins(second), configures("other")}, second, isRegistered},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := play(tc.steps...)
-			for _, namespace := range []string{first, second} {
-				want := ""
-				if namespace != tc.owner {
-					want = `ServiceNotAllowed: service "web" belongs to namespace ` + tc.owner + ": " + tc.because
-				}
-				if got := s.refusal(namespace); !begins(got, want) {
-					t.Errorf("%s is refused with %q, want %q: %s", namespace, got, want, tc.reason)
-				}
+	}, func(t *testing.T, tc row) {
+		s := play(tc.steps...)
+		for _, namespace := range []string{first, second} {
+			want := ""
+			if namespace != tc.owner {
+				want = `ServiceNotAllowed: service "web" belongs to namespace ` + tc.owner + ": " + tc.because
 			}
-		})
-	}
+			if got := s.refusal(namespace); !begins(got, want) {
+				t.Errorf("%s is refused with %q, want %q: %s", namespace, got, want, tc.reason)
+			}
+		}
+	})
 }
 
 func TestWhoMayUseAName(t *testing.T) {
@@ -270,12 +269,13 @@ func TestWhoMayUseAName(t *testing.T) {
 			}
 		}
 	}
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		steps  steps
 		asks   string
 		want   string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"one that is not seen yet":    {"its age and labels are not known", nil, "unseen", "calm ManagerNotReady: the manager's cache does not have "},
 		"not seen, of a shared name":  {"its labels may decide", steps{shared("*")}, "unseen", "calm ManagerNotReady"},
 		"one that no workload is in":  {"no other has the name", steps{reads()}, second, ""},
@@ -293,14 +293,11 @@ func TestWhoMayUseAName(t *testing.T) {
 		"used in one that is gone":    {"it comes last", steps{reads("gone")}, first, ""},
 		"had in one that is gone too": {"that comes last", steps{joins("gone"), tries(first)}, first, ""},
 		"taken in one that is gone":   {"its pods have yet to leave", steps{joins("gone")}, first, "ServiceNotAllowed"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := play(tc.steps...).refusal(tc.asks); !begins(got, tc.want) {
-				t.Errorf("refused with %q, want %q: %s", got, tc.want, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		if got := play(tc.steps...).refusal(tc.asks); !begins(got, tc.want) {
+			t.Errorf("refused with %q, want %q: %s", got, tc.want, tc.reason)
+		}
+	})
 }
 
 func TestWhenTheAnswerChangesByItself(t *testing.T) {

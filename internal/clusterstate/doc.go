@@ -31,13 +31,16 @@ type State struct {
 	Workloads *Workloads
 	// Scope are the namespaces that count.
 	Scope *Scope
+	// Records are those of pods in the cache.
+	Records *Records
 }
 
 // New returns a State that reads from the cache.
 func New(cache client.Reader, pods Pods, scope *Scope) *State {
-	claims := newClaims()
+	claims, records := newClaims(), &Records{}
 	return &State{
-		Claims: claims, Panics: newPanics(claims), Workloads: &Workloads{cache: cache, pods: pods, claims: claims, scope: scope}, Scope: scope,
+		Claims: claims, Panics: newPanics(claims, records), Records: records, Scope: scope,
+		Workloads: &Workloads{cache: cache, pods: pods, claims: claims, scope: scope},
 	}
 }
 

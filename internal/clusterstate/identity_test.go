@@ -11,6 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // TestIdentity: the API server is asked until it has answered, and no more.
@@ -38,7 +40,5 @@ func TestIdentity(t *testing.T) {
 	if asked != 3 {
 		t.Errorf("asked %d times, want twice in vain and once more", asked)
 	}
-	if unknown := (*Identity)(nil); unknown.Learn(t.Context()) != "" {
-		t.Error("no Identity has a UID")
-	}
+	expect.Equal(t, "", (*Identity)(nil).Learn(t.Context()), "no Identity has a UID")
 }

@@ -20,7 +20,8 @@ import (
 //	still starting                         does not count
 //	in another namespace                   counts if both share the name: tenants can write records
 type Panics struct {
-	claims *Claims
+	claims  *Claims
+	records *Records
 	// Revisions counts the same pods otherwise.
 	Revisions *Revisions
 
@@ -62,9 +63,9 @@ type peerGroup struct {
 	unready map[types.UID]lifecycle.PodID
 }
 
-func newPanics(claims *Claims) *Panics {
+func newPanics(claims *Claims, records *Records) *Panics {
 	return &Panics{
-		claims: claims, Revisions: newRevisions(), pods: map[types.UID]*peer{},
+		claims: claims, records: records, Revisions: newRevisions(), pods: map[types.UID]*peer{},
 		services: map[lifecycle.Service]map[string]*peerGroup{}, signal: make(chan struct{}, 1),
 	}
 }
@@ -79,7 +80,7 @@ func (p *Panics) Arrived(pod *lifecycle.Pod, s *Rules) {
 			return
 		}
 	}
-	p.replace(pod.UID, before, peerOf(pod, of), s)
+	p.replace(pod.UID, before, peerOf(pod, p.records.Of(pod), of), s)
 }
 
 // Refresh counts a pod again: its node may have changed. A forgotten one stays so.
@@ -90,7 +91,7 @@ func (p *Panics) Refresh(in lifecycle.Input, s *Rules) {
 	if before == nil || Behind(in.Pod.ResourceVersion, before.version) || in.Pod.ResourceVersion == before.version && of == before.fate {
 		return
 	}
-	p.replace(in.Pod.UID, before, peerOf(in.Pod, of), s)
+	p.replace(in.Pod.UID, before, peerOf(in.Pod, in.Record, of), s)
 }
 
 // Forget stops counting a pod.
@@ -238,8 +239,9 @@ func (p *Panics) Of(namespace string, record lifecycle.Record, s *Rules) Panic {
 }
 
 // peerOf returns nil for a pod that counts nowhere. An ending pod has no services: it is out on purpose.
-func peerOf(pod *lifecycle.Pod, of fate) *peer {
-	in := lifecycle.Input{Pod: pod, Record: lifecycle.RecordOf(pod), NodeLost: of.lost, WithoutShare: of.shareless}
+func peerOf(pod *lifecycle.Pod, record lifecycle.Record, of fate) *peer {
+	in := lifecycle.Input{Pod: pod, Record: record, WithoutShare: of.shareless}
+	in.NodeLost = of.lost
 	one := &peer{id: lifecycle.PodIDOf(pod), version: pod.ResourceVersion, fate: of, ready: in.Ready()}
 	if !of.ending || of.shareless {
 		one.counted = countedAs(in)

@@ -25,7 +25,7 @@ func TestPeersOfOtherNamespacesAndServices(t *testing.T) {
 		}
 		return &Rules{PanicThreshold: 50, Services: service.Rules{Allowed: policy}}
 	}
-	p := newPanics(claimsOf("shop", "mall"))
+	p := newPanics(claimsOf("shop", "mall"), &Records{})
 	pod := func(namespace, name string, isReady bool, services ...string) *corev1.Pod {
 		pod := peerPod(namespace, name, isReady, services...)
 		p.Arrived(lifecycle.PodOf(pod), s)
@@ -63,13 +63,13 @@ func TestPeersOfOtherNamespacesAndServices(t *testing.T) {
 	}
 
 	p.Forget(first.UID, s)
-	p.Refresh(lifecycle.Input{Pod: lifecycle.PodOf(first)}, s)
+	p.Refresh(lifecycle.Input{Pod: lifecycle.PodOf(first), Record: lifecycle.RecordOf(lifecycle.PodOf(first))}, s)
 	if got := len(p.pods); got != 2 {
 		t.Errorf("%d pods are counted, want 2: one that is gone stays gone", got)
 	}
 	older := peerPod("shop", "b", false, "web")
 	older.ResourceVersion = "1"
-	p.Refresh(lifecycle.Input{Pod: lifecycle.PodOf(older)}, s)
+	p.Refresh(lifecycle.Input{Pod: lifecycle.PodOf(older), Record: lifecycle.RecordOf(lifecycle.PodOf(older))}, s)
 	expect("an older version counts for nothing", "", older, s)
 	for _, name := range []string{"shop/b", "mall/c"} {
 		p.Forget(metaOf(name).UID, s)
@@ -83,7 +83,7 @@ func TestPeersOfOtherNamespacesAndServices(t *testing.T) {
 func TestPeersThatEndOrAreLost(t *testing.T) {
 	t.Parallel()
 	s := &Rules{PanicThreshold: 50}
-	p := newPanics(newClaims())
+	p := newPanics(newClaims(), &Records{})
 	var pods []*corev1.Pod
 	for _, name := range []string{"a", "b", "c", "d"} {
 		pods = append(pods, peerPod("shop", name, name > "b", "web"))
@@ -96,9 +96,9 @@ func TestPeersThatEndOrAreLost(t *testing.T) {
 		}
 	}
 	expect("as the pods tell", 4, 2)
-	p.Refresh(lifecycle.Input{Pod: lifecycle.PodOf(pods[0]), Ending: "its node is shutting down"}, s)
+	p.Refresh(lifecycle.Input{Pod: lifecycle.PodOf(pods[0]), Record: lifecycle.RecordOf(lifecycle.PodOf(pods[0])), Circumstances: lifecycle.Circumstances{Ending: "its node is shutting down"}}, s)
 	expect("it is out on purpose, as one that is being deleted", 3, 1)
-	p.Refresh(lifecycle.Input{Pod: lifecycle.PodOf(pods[1]), Ending: "its node is shutting down"}, s)
+	p.Refresh(lifecycle.Input{Pod: lifecycle.PodOf(pods[1]), Record: lifecycle.RecordOf(lifecycle.PodOf(pods[1])), Circumstances: lifecycle.Circumstances{Ending: "its node is shutting down"}}, s)
 	expect("no fault is left", 2, 0)
 
 	gated := peerPod("shop", "c", false, "web")
@@ -108,13 +108,13 @@ func TestPeersThatEndOrAreLost(t *testing.T) {
 	gated.Status.Conditions = append(gated.Status.Conditions, corev1.PodCondition{Type: corev1.ContainersReady, Status: corev1.ConditionTrue})
 	p.Arrived(lifecycle.PodOf(gated), s)
 	expect("it waits for nothing but to be in rotation", 2, 0)
-	p.Refresh(lifecycle.Input{Pod: lifecycle.PodOf(gated), NodeLost: true}, s)
+	p.Refresh(lifecycle.Input{Pod: lifecycle.PodOf(gated), Record: lifecycle.RecordOf(lifecycle.PodOf(gated)), Circumstances: lifecycle.Circumstances{NodeLost: true}}, s)
 	expect("its node is lost", 2, 1)
 	gated.ResourceVersion = "9"
 	p.Arrived(lifecycle.PodOf(gated), s)
 	expect("an event of the pod does not bring the node back", 2, 1)
-	p.Refresh(lifecycle.Input{Pod: lifecycle.PodOf(gated)}, s)
-	p.Refresh(lifecycle.Input{Pod: lifecycle.PodOf(pods[0])}, s)
+	p.Refresh(lifecycle.Input{Pod: lifecycle.PodOf(gated), Record: lifecycle.RecordOf(lifecycle.PodOf(gated))}, s)
+	p.Refresh(lifecycle.Input{Pod: lifecycle.PodOf(pods[0]), Record: lifecycle.RecordOf(lifecycle.PodOf(pods[0]))}, s)
 	expect("the nodes are back", 3, 1)
 }
 

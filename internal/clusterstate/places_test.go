@@ -105,11 +105,12 @@ func TestListOfSomePlacesIsEvidenceOfThoseAlone(t *testing.T) {
 	there := lists(map[string]bool{"blue": true}, Entry{Key: of, Pod: podOf(first)})
 	answers, fails, notAsked := map[string]bool{"blue": true}, map[string]bool{"blue": false, "red": true}, map[string]bool{"red": true}
 	recorded := records(first, lifecycle.InService, of)
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		steps  steps
 		claims bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"listed, then gone":        {"it has gone", steps{there, lists(answers)}, false},
 		"listed, then refused":     {"it may be there", steps{there, lists(fails)}, true},
 		"listed, then not asked":   {"the same", steps{there, lists(notAsked)}, true},
@@ -118,14 +119,11 @@ func TestListOfSomePlacesIsEvidenceOfThoseAlone(t *testing.T) {
 		"listed, then recorded":    {"the list counts", steps{lists(answers), recorded}, false},
 		"refused, then recorded":   {"nothing else tells", steps{lists(fails), recorded}, true},
 		"refused, then it answers": {"now it is known", steps{recorded, lists(fails), lists(answers)}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if pods, _ := play(tc.steps...).Size(); (pods == 1) != tc.claims {
-				t.Errorf("%d pods have a name, want any: %t: %s", pods, tc.claims, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		if pods, _ := play(tc.steps...).Size(); (pods == 1) != tc.claims {
+			t.Errorf("%d pods have a name, want any: %t: %s", pods, tc.claims, tc.reason)
+		}
+	})
 }
 
 // TestPeersInAPlaceCountTogether: the policy shares a name, and a place is not part of it.
@@ -143,7 +141,7 @@ func TestPeersInAPlaceCountTogether(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newPanics(claimsOf("shop", "mall"))
+			p := newPanics(claimsOf("shop", "mall"), &Records{})
 			arrives := func(namespace, name string, ready bool, in string) *lifecycle.Pod {
 				registry, service, _ := strings.Cut(in, " ")
 				pod := lifecycle.PodOf(peerPod(namespace, name, ready))
@@ -165,9 +163,7 @@ func TestPeersInAPlaceCountTogether(t *testing.T) {
 			}
 			p.TakeCalmed()
 			p.Forget(alone.UID, rules)
-			if len(p.services) != 1 {
-				t.Errorf("%d services are kept, want one", len(p.services))
-			}
+			expect.Equal(t, 1, len(p.services), "services are kept")
 		})
 	}
 }

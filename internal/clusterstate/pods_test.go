@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,9 +53,7 @@ func TestPodCache(t *testing.T) {
 		t.Helper()
 		select {
 		case got := <-seen:
-			if diff := cmp.Diff(any(want), got); diff != "" {
-				t.Errorf("a handler was given (-want +got)\n%s", diff)
-			}
+			expect.Equal(t, any(want), got, "a handler was given")
 		case <-time.After(time.Minute):
 			t.Fatal("the handler saw nothing")
 		}
@@ -64,9 +61,7 @@ func TestPodCache(t *testing.T) {
 	expectSeen()
 	got, err := pods.Get(t.Context(), types.NamespacedName{Namespace: "prod", Name: "web-1"})
 	expect.NoError(t, err)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("Get (-want +got)\n%s", diff)
-	}
+	expect.Equal(t, want, got, "Get")
 	if _, err := pods.Get(t.Context(), types.NamespacedName{Namespace: "prod", Name: "web-2"}); !apierrors.IsNotFound(err) {
 		t.Errorf("got error %v of a pod that is not there", err)
 	}
@@ -78,9 +73,7 @@ func TestPodCache(t *testing.T) {
 	} {
 		got, err := pods.List(t.Context(), which[0])
 		expect.NoError(t, err)
-		if diff := cmp.Diff([]*lifecycle.Pod{want}, got); diff != "" {
-			t.Errorf("%s (-want +got)\n%s", how, diff)
-		}
+		expect.Equal(t, []*lifecycle.Pod{want}, got, "%s", how)
 		if got, err = pods.List(t.Context(), which[1]); err != nil || len(got) > 0 {
 			t.Errorf("%s: got %d pods that are not there, and error %v", how, len(got), err)
 		}
@@ -106,9 +99,7 @@ func expectEach(t *testing.T, pods Pods, which Which, want ...*lifecycle.Pod) {
 		got = append(got, pod)
 		return false
 	}))
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("Each of %v (-want +got)\n%s", which, diff)
-	}
+	expect.Equal(t, want, got, "Each of %v", which)
 }
 
 func labelled(t *testing.T, text string) labels.Selector {

@@ -28,7 +28,7 @@ func revisionPod(name, revision, version string, change ...func(*corev1.Pod)) *l
 
 func TestRevisions(t *testing.T) {
 	t.Parallel()
-	p, s := newPanics(newClaims()), &Rules{PanicThreshold: 50}
+	p, s := newPanics(newClaims(), &Records{}), &Rules{PanicThreshold: 50}
 	counts := func(why string, stable, others Count) {
 		t.Helper()
 		ofStable, ofOthers := p.Revisions.Of("web", "a")
@@ -59,7 +59,8 @@ func TestRevisions(t *testing.T) {
 	changed("and no other, until somebody asks")
 	counts("they are in", Count{2, 2}, Count{3, 3})
 
-	in := lifecycle.Input{Pod: revisionPod("b-2", "web-b", "1")}
+	held := revisionPod("b-2", "web-b", "1")
+	in := lifecycle.Input{Pod: held, Record: lifecycle.RecordOf(held)}
 	p.Refresh(in.HoldOut(lifecycle.Hold{}), s)
 	changed("a person holds one out", "web")
 	counts("it does not serve", Count{2, 2}, Count{2, 2})
@@ -73,9 +74,7 @@ func TestRevisions(t *testing.T) {
 	for _, name := range []string{"a-1", "a-2", "b-1", "b-2", "c-1"} {
 		p.Forget(revisionPod(name, "", "").UID, s)
 	}
-	if len(p.pods)+len(p.services)+len(p.Revisions.sets) != 0 {
-		t.Errorf("all pods are gone, and %v %v %v is left", p.pods, p.services, p.Revisions.sets)
-	}
+	expect.Equal(t, 0, len(p.pods)+len(p.services)+len(p.Revisions.sets), "all pods are gone, and %v %v %v is left", p.pods, p.services, p.Revisions.sets)
 }
 
 func TestSameTraffic(t *testing.T) {

@@ -68,7 +68,7 @@ func TestPodsShareWhatIsEqualInThem(t *testing.T) {
 
 func TestPodsThatDifferShareNothingWrong(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(*corev1.Pod){
+	expect.Each(t, map[string]func(*corev1.Pod){
 		"port":      func(p *corev1.Pod) { p.Spec.Containers[0].Ports[0].ContainerPort = 81 },
 		"container": func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "log"}) },
 		"injected":  func(p *corev1.Pod) { p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "IS_INJECTED", Value: "true"}} },
@@ -76,19 +76,16 @@ func TestPodsThatDifferShareNothingWrong(t *testing.T) {
 		"owner":     func(p *corev1.Pod) { p.OwnerReferences[0].Name = "web-2" },
 		"is held":   func(p *corev1.Pod) { p.OwnerReferences[0].BlockOwnerDeletion = new(true) },
 		"no owner":  func(p *corev1.Pod) { p.OwnerReferences = nil },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s, other := NewSharer(), decoded(t, 2)
-			change(other)
-			want := lifecycle.PodOf(other)
-			strip(t, s, decoded(t, 1))
-			got := strip(t, s, other)
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
-			}
-		})
-	}
+	}, func(t *testing.T, change func(*corev1.Pod)) {
+		s, other := NewSharer(), decoded(t, 2)
+		change(other)
+		want := lifecycle.PodOf(other)
+		strip(t, s, decoded(t, 1))
+		got := strip(t, s, other)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
+	})
 }
 
 func strip(t *testing.T, s *Sharer, pod *corev1.Pod) *lifecycle.Pod {

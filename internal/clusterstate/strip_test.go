@@ -22,38 +22,34 @@ func TestStripPodKeepsWhereItIsReached(t *testing.T) {
 	t.Parallel()
 	port := corev1.ContainerPort{ContainerPort: 80}
 	onNode := corev1.ContainerPort{ContainerPort: 80, HostPort: 8080}
-	for name, tc := range map[string]struct {
+	type row struct {
 		port   corev1.ContainerPort
 		podIPs []corev1.PodIP
 		want   []string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"two addresses":      {port, []corev1.PodIP{{IP: "10.0.0.1"}, {IP: "fd00::1"}}, []string{"10.0.0.1", "fd00::1"}},
 		"a port of the node": {onNode, nil, []string{"10.0.0.1", "192.0.2.1", "2001:db8::1"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, err := NewSharer().StripPod(&corev1.Pod{
-				Spec: corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{tc.port}}}},
-				Status: corev1.PodStatus{
-					PodIP: "10.0.0.1", PodIPs: tc.podIPs, HostIP: "192.0.2.1", HostIPs: []corev1.HostIP{{IP: "192.0.2.1"}, {IP: "2001:db8::1"}},
-				},
-			})
-			expect.NoError(t, err)
-			if diff := cmp.Diff(tc.want, lifecycle.AddressesOf(unpacked(got).(*lifecycle.Pod), 8080)); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
-			}
-			var buckets []string
-			for _, address := range tc.want {
-				buckets = append(buckets, bucketOf(address))
-			}
-			slices.Sort(buckets)
-			indexed := got.(*packed).indexed(addressIndex)
-			slices.Sort(indexed)
-			if diff := cmp.Diff(slices.Compact(buckets), indexed); diff != "" {
-				t.Errorf("it is not found at each address (-want +got)\n%s", diff)
-			}
+	}, func(t *testing.T, tc row) {
+		got, err := NewSharer().StripPod(&corev1.Pod{
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{tc.port}}}},
+			Status: corev1.PodStatus{
+				PodIP: "10.0.0.1", PodIPs: tc.podIPs, HostIP: "192.0.2.1", HostIPs: []corev1.HostIP{{IP: "192.0.2.1"}, {IP: "2001:db8::1"}},
+			},
 		})
-	}
+		expect.NoError(t, err)
+		if diff := cmp.Diff(tc.want, lifecycle.AddressesOf(unpacked(got).(*lifecycle.Pod), 8080)); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
+		var buckets []string
+		for _, address := range tc.want {
+			buckets = append(buckets, bucketOf(address))
+		}
+		slices.Sort(buckets)
+		indexed := got.(*packed).indexed(addressIndex)
+		slices.Sort(indexed)
+		expect.Equal(t, slices.Compact(buckets), indexed, "it is not found at each address")
+	})
 }
 
 func TestStripWorkloadKeepsWhatIsRead(t *testing.T) {

@@ -48,7 +48,7 @@ func parseAll[T any](o *object, name string, parse func(string) (T, error)) []T 
 	for i, text := range o.texts(name) {
 		one, err := parse(text)
 		if err != nil {
-			o.add(field.Invalid(o.at(name).Index(i), text, err.Error()))
+			o.addFirst(field.Invalid(o.at(name).Index(i), text, err.Error()))
 		}
 		all = append(all, one)
 	}

@@ -216,9 +216,7 @@ func TestNamespacesByLabel(t *testing.T) {
 	}{
 		{labels.Set{"team": "shop"}, true}, {labels.Set{"team": "shop", "env": "dev"}, false}, {labels.Set{"team": "pay"}, false}, {nil, false},
 	} {
-		if got := c.Watches("any", tc.of); got != tc.want {
-			t.Errorf("a namespace with %v is watched: %t, want %t", tc.of, got, tc.want)
-		}
+		expect.Equal(t, tc.want, c.Watches("any", tc.of), "a namespace with %v is watched", tc.of)
 	}
 	if !c.MayWatch("any") {
 		t.Error("a namespace whose labels are not known counts as not watched")
@@ -423,6 +421,9 @@ func TestParseRefuses(t *testing.T) {
 		"too many of three":             {"two slow ones would hold all workers", several("[{name: a, default: true, driver: memory}, {name: b, driver: memory, maxInFlight: 193}, {name: c, driver: http}]"), []string{"registries[b].maxInFlight", "at most 192"}},
 		"another writer":                {"the known ones are listed", with("driver: memory", "driver: memory\n  registeredBy: app"), []string{"registry.registeredBy: Unsupported", `"Rollcall", "App"`}},
 		"a timeout of text":             {"the form is shown", with("driver: memory", "driver: memory\n  timeout: soon"), []string{"registry.timeout", `"5s"`}},
+		"a number for a cluster":        {"it is not missing", with("prod-1", "5"), []string{"cluster: Invalid", "a number"}},
+		"removals below zero":           {"nothing is less than none", with("", "resync: {maxRemovals: -5%}"), []string{"resync.maxRemovals", "from \"0%\""}},
+		"too many removals":             {"it is no number of entries", with("", "resync: {maxRemovals: 3000000000}"), []string{"resync.maxRemovals"}},
 		"options of text":               {"the driver decodes an object", with("driver: memory", "driver: memory\n  options: x"), []string{"registry.options", "an object"}},
 		"drain below zero":              {"no time runs backwards", with("", "drain: -1s"), []string{"drain", `"-1s"`, `"0s" or more`}},
 		"a lag below zero":              {"no time runs backwards", with("driver: memory", "driver: memory\n  readerLag: -1s"), []string{"registry.readerLag", `"0s" or more`}},
@@ -518,6 +519,14 @@ func TestParseRefuses(t *testing.T) {
 		for _, part := range tc.want {
 			expect.Error(t, tc.reason, err, part)
 		}
+		said := map[string]bool{}
+		for _, one := range Joined(err) {
+			path, _, _ := strings.Cut(one.Error(), ": ")
+			if said[path] {
+				t.Errorf("%s: %s is refused twice", tc.reason, path)
+			}
+			said[path] = true
+		}
 	})
 }
 
@@ -533,9 +542,11 @@ func TestNoRegistriesAreOneError(t *testing.T) {
 func TestOtherFormIsOneError(t *testing.T) {
 	t.Parallel()
 	for _, l := range []Limits{limits(), {Refused: func(error) { t.Error("it is read all the same") }}} {
-		_, err := Parse([]byte(minimal+"apiVersion: rollcall.dev/v2\ndrian: 5s\n"), l)
-		if err == nil || strings.Contains(err.Error(), "drian") {
-			t.Errorf("got error %v, want one about the version alone", err)
+		for _, other := range []string{"apiVersion: rollcall.dev/v2", "kind: ConfigMap"} {
+			_, err := Parse([]byte(minimal+other+"\ndrian: 5s\n"), l)
+			if err == nil || strings.Contains(err.Error(), "drian") {
+				t.Errorf("got error %v, want one about %s alone", err, other)
+			}
 		}
 	}
 }
@@ -544,7 +555,35 @@ func TestLoadNamesTheFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "none.yaml")
 	_, err := Load(path, limits())
-	expect.Error(t, "the path is named", err, path)
+	expect.Error(t, "the path is named", err, "reading the configuration: open "+path)
+	expect.NoError(t, os.WriteFile(path, []byte("drain: soon"), 0o600))
+	_, err = Load(path, limits())
+	expect.Error(t, "the path is named", err, path+": [cluster: Required")
+}
+
+// TestRegistryErrors: each that a driver joins is shown once, with the path of its section.
+func TestRegistryErrors(t *testing.T) {
+	t.Parallel()
+	c, err := Parse([]byte(minimal), limits())
+	expect.NoError(t, err)
+	badPort, badHost := registry.FieldError("options.port", errors.New("set a port")), errors.New("no host")
+	for reason, tc := range map[string]struct {
+		err  error
+		want []string
+	}{
+		"a driver that is content":         {nil, nil},
+		"one with a field":                 {badPort, []string{"registry.options.port: Invalid value: set a port"}},
+		"several, one of them twice":       {errors.Join(badHost, errors.Join(badPort, badHost)), []string{"registry: Invalid value: no host", "registry.options.port: Invalid value: set a port"}},
+		"several with a text of their own": {fmt.Errorf("both %w and %w", badHost, errors.New("no path")), []string{"registry: Invalid value: both no host and no path"}},
+	} {
+		var got []string
+		for _, one := range c.RegistryErrors(DefaultRegistry, tc.err) {
+			got = append(got, one.Error())
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", reason, diff)
+		}
+	}
 }
 
 // TestParseOfWhatIsRefused: who only looks goes on with what can be read, where that says which hooks are Rollcall's.
@@ -557,10 +596,11 @@ func TestParseOfWhatIsRefused(t *testing.T) {
 		shop    bool // is watched
 		drain   time.Duration
 	}{
-		"drain: soon\nnamespaces: [pay]":   {refused: `drain: Invalid value: "soon"`, drain: -1},
-		"drain: -5s\nnamespaces: [pay]":    {refused: `drain: Invalid value: "-5s"`, drain: -1},
-		"drain: 20s\nnamespaces: [Pay]":    {refused: `namespaces[0]: Invalid value: "Pay"`, shop: true, drain: 20 * time.Second},
-		"drain: 20s\nnamespaces: {pay: 1}": {refused: `namespaces.pay: Invalid value: unknown field`, shop: true, drain: 20 * time.Second},
+		"drain: soon\nnamespaces: [pay]":            {refused: `drain: Invalid value: "soon"`, drain: -1},
+		"drain: -5s\nnamespaces: [pay]":             {refused: `drain: Invalid value: "-5s"`, drain: -1},
+		"drain: 20s\nnamespaces: [Pay]":             {refused: `namespaces[0]: Invalid value: "Pay"`, shop: true, drain: 20 * time.Second},
+		"drain: 20s\ndrains: 5s\nnamespaces: [pay]": {refused: `drains: Invalid value: unknown field`, drain: 20 * time.Second},
+		"drain: 20s\nnamespaces: {pay: 1}":          {refused: `namespaces.pay: Invalid value: unknown field`, shop: true, drain: 20 * time.Second},
 	} {
 		c, err := Parse([]byte("cluster: c\nhooks: {owned: [example.com/*]}\n"+text), l)
 		expect.NoError(t, err)
@@ -683,16 +723,12 @@ func TestWarmUp(t *testing.T) {
 			text += "service: {metadata: {weight: \"100\"}}\n"
 		}
 		c, err := Parse([]byte(text), Limits{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		if c.Service.WarmUp != tc.want || c.Service.CountsAtEnd != tc.atEnd {
 			t.Errorf("got %s, at its end %t\nreason: %s", c.Service.WarmUp, c.Service.CountsAtEnd, tc.reason)
 		}
 		effective, err := c.Effective()
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		again, err := Parse(effective, Limits{})
 		if err != nil || again.Service.WarmUp != tc.want || again.Service.CountsAtEnd != tc.atEnd {
 			t.Errorf("what is in force is not the same again: %v\n%s", err, effective)

@@ -60,11 +60,18 @@ func (v *validator) add(err *field.Error) {
 	v.problems = append(v.problems, err)
 }
 
+// addFirst adds what is wrong with a field of which nothing else is: one of another type has no value to check.
+func (v *validator) addFirst(err *field.Error) {
+	if !slices.ContainsFunc(v.problems, func(e *field.Error) bool { return e.Field == err.Field }) {
+		v.add(err)
+	}
+}
+
 // refuses reports whether something is wrong in a field of the file, or below it.
 func (v *validator) refuses(name string) bool {
 	return slices.ContainsFunc(v.problems, func(e *field.Error) bool {
-		below, found := strings.CutPrefix(e.Field, name)
-		return found && (below == "" || strings.ContainsRune(".[", rune(below[0])))
+		below := strings.TrimPrefix(e.Field, name) // no other field begins with . or [
+		return below == "" || strings.ContainsRune(".[", rune(below[0]))
 	})
 }
 
@@ -120,7 +127,7 @@ func (v *validator) object(path *field.Path, written any, read func(*object)) *o
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		switch {
 		case slices.Contains(o.known, name):
-		case v.unknown != nil && (path == nil || path.String() != "hooks"):
+		case v.unknown != nil && path.String() != "hooks":
 			v.unknown(o.at(name).String())
 		default:
 			meant := suggest.Nearest(name, o.known)
@@ -172,10 +179,7 @@ func (o *object) at(name string) *field.Path { return o.path.Child(name) }
 
 // required refuses a field that is not written. One of another type was refused already.
 func (o *object) required(name, detail string) {
-	at := o.at(name)
-	if !slices.ContainsFunc(o.problems, func(e *field.Error) bool { return e.Field == at.String() }) {
-		o.add(field.Required(at, detail))
-	}
+	o.addFirst(field.Required(o.at(name), detail))
 }
 
 func (o *object) forbidden(name, detail string) { o.add(field.Forbidden(o.at(name), detail)) }

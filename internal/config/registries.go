@@ -44,7 +44,7 @@ func (c *Config) readRegistries(o *object, limits Limits) {
 	})
 	slices.Sort(c.DefaultRegistries)
 	c.differentServers(o.validator)
-	if len(several) > 0 && len(c.DefaultRegistries)+len(c.DefaultsFor) == 0 {
+	if len(c.DefaultRegistries)+len(c.DefaultsFor) == 0 {
 		o.required("registries",
 			"set default: true in one or more of them, or the namespaces for which it is one: pods without the annotation "+
 				"rollcall.dev/registries are in these")
@@ -155,7 +155,7 @@ func (o *object) driver(name string, drivers []string) string {
 func (o *object) mostInFlight(registries int) int {
 	const share = Workers * 3 / 4
 	others := max(registries-1, 1)
-	if registries > 1 && share < leastInFlight*others {
+	if share < leastInFlight*others {
 		o.add(field.Invalid(o.at("registries"), field.OmitValueType{}, fmt.Sprintf(
 			"%d registries are too many, since registries that hang must leave workers for the others: set at most %d",
 			registries, share/leastInFlight+1)))

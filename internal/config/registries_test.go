@@ -61,6 +61,21 @@ func TestWhoRegistersChangesWithoutAnotherDriver(t *testing.T) {
 	}
 }
 
+func TestChoices(t *testing.T) {
+	t.Parallel()
+	c, err := Parse([]byte(minimal), limits())
+	expect.NoError(t, err)
+	if c.Registries[DefaultRegistry].RegisteredByApp || c.StatusPage != PageForKnown {
+		t.Errorf("unless it is said, applications register themselves: %t, and the status page is %v", c.Registries[DefaultRegistry].RegisteredByApp, c.StatusPage)
+	}
+	c, err = Parse([]byte(strings.Replace(minimal, "memory", "memory\n  registeredBy: App", 1)+"statusPage: false\n"), limits())
+	expect.NoError(t, err)
+	if !c.Registries[DefaultRegistry].RegisteredByApp || c.StatusPage != PageOff {
+		t.Errorf("applications register themselves: %t, and the status page is %v", c.Registries[DefaultRegistry].RegisteredByApp, c.StatusPage)
+	}
+	expectEffective(t, c)
+}
+
 // TestAnEndpointIsNotRepeated: a password in it is refused by the driver, which is asked only after all that stands here.
 func TestAnEndpointIsNotRepeated(t *testing.T) {
 	t.Parallel()
@@ -79,6 +94,8 @@ func TestDriversOfNoManager(t *testing.T) {
 	if c, err := Parse([]byte(file), Limits{}); err != nil || c.Registries[DefaultRegistry].Driver != "acme" {
 		t.Errorf("got error %v where all drivers are allowed", err)
 	}
+	_, err := Parse([]byte("cluster: a\n"), Limits{})
+	expect.Error(t, "none can be listed", err, "registry.driver: Required value: set the name of a driver, such as consul")
 	if _, err := Parse([]byte(file), Limits{Drivers: []string{}}); err == nil || !strings.Contains(err.Error(), `registry.driver: Unsupported value: "acme"`) {
 		t.Errorf("got error %v where no driver is allowed", err)
 	}

@@ -69,12 +69,9 @@ func (o *object) unreadyAfter(name string) time.Duration {
 }
 
 func (o *object) drain(name string) drain.Policy {
-	written := o.any(name)
-	policy, problems := drain.Read(o.at(name), written, o.unknown)
+	policy, problems := drain.Read(o.at(name), o.any(name), o.unknown)
 	o.problems = append(o.problems, problems...)
-	if o.inForce[name] = policy.Written(); written != nil && !policy.Asks() {
-		o.inForce[name] = written
-	}
+	o.inForce[name] = policy.Written()
 	return policy
 }
 
@@ -244,13 +241,13 @@ func (o *object) metadata(name string) map[string]service.ValueTemplate {
 		if err := service.CheckMetadataKey(key); err != nil {
 			o.add(field.Invalid(at, key, err.Error()))
 		}
-		text, isText := as[string](o.validator, at, written[key], wantText)
+		text, _ := as[string](o.validator, at, written[key], wantText)
 		value, err := service.ParseValueTemplate(text)
 		if err == nil {
 			err = service.CheckMetadata(key, value)
 		}
-		if err != nil && (isText || written[key] == nil) {
-			o.add(field.Invalid(at, text, err.Error()))
+		if err != nil {
+			o.addFirst(field.Invalid(at, text, err.Error()))
 		}
 		if templates == nil {
 			templates = map[string]service.ValueTemplate{}

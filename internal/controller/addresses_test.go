@@ -145,145 +145,63 @@ func TestAddressThatATenantWrites(t *testing.T) {
 	})
 }
 
-// TestAppEntryOnTheNode: clients outside the cluster are given the node's address and hostPort, which differs from the container's.
-func TestAppEntryOnTheNode(t *testing.T) {
-	t.Parallel()
-	w := steering(t, at("HostIP"))
-	pod := w.bornPod(w.cloneSet("web"), "web-1", reachable)
-	in := w.instance(pod, "web", 31080)
-	in.Address = nodeIP
-	app := w.registry.App(in)
-	app.Register()
-	w.reconciles(pod, "", "AppRegister web@192.0.2.1:31080", writes)
-	w.reconcileIn(pod, appspub.LifecycleStateNormal)
-	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
-	w.expectApp("", app, registry.OutOfService)
-}
-
-// TestVirtualNodeIP: vCluster 0.22.4 to 0.28.0 shows an address of its own as the node's in status.hostIP too.
-func TestVirtualNodeIP(t *testing.T) {
-	t.Parallel()
-	shows := func(name, ip string) func(*corev1.Node) {
-		return func(node *corev1.Node) {
-			node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}, {Type: corev1.NodeInternalIP, Address: ip}}
-		}
-	}
-	for _, tc := range []struct {
-		reason, host, ip string
-		address          service.Address
-		want             []string
-	}{
-		{"no hostPort is there", "node-1.nodes.vcluster.com", nodeIP, "HostIP", []string{"Warning UnreachableEntry clients are given the address 192.0.2.1"}},
-		{"the pod shows the real one", "node-1.nodes.vcluster.com", "10.96.0.9", "HostIP", nil},
-		{"a node of no virtual cluster", "node-1", nodeIP, "HostIP", nil},
-		{"clients are given the pod's", "node-1.nodes.vcluster.com", nodeIP, "PodIP", nil},
-	} {
-		t.Run(tc.reason, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, at(tc.address))
-			w.node("node-1", shows(tc.host, tc.ip))
-			pod := w.bornPod(w.cloneSet("web"), "web-1", reachable, func(pod *corev1.Pod) { pod.Spec.NodeName = "node-1" })
-			w.reconcile(pod)
-			w.expectEvents(tc.reason, tc.want...)
-			w.expectInService(pod)
-		})
-	}
-}
-
-// TestEntriesAtThePodsOtherAddresses: clients reach the pod at each of its addresses, whichever Rollcall registers it at.
+// TestEntriesAtThePodsOtherAddresses: clients reach the pod at each of its addresses, of which lifecycle has rows, wherever Rollcall registers it.
 func TestEntriesAtThePodsOtherAddresses(t *testing.T) {
 	t.Parallel()
-	everywhere := map[string]int{"10.0.0.1": 8080, "fd00::1": 8080, nodeIP: 31080}
-	for _, address := range []service.Address{"PodIP", "IPv6", "HostIP", "network/storage"} {
-		t.Run(strings.ReplaceAll(string(address), "/", " "), func(t *testing.T) {
-			t.Parallel()
-			for where, port := range everywhere {
-				w := newWorld(t, at(address))
-				pod := w.servingPod(w.cloneSet("web"), "web-1", reachable)
-				in := w.instance(pod, "web", port)
-				in.Address = where
-				gone := w.registry.Foreign(in)
-				w.runsResync()
-				w.expectDoubtful("it has to be told", pod)
-				w.reconciles(pod, "the registry holds what was written")
-				w.expectEvents("a person has to turn it off", `Warning AlsoRegistersItself service "web" at `)
-
-				w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
-				w.expectHooks("clients are still sent to it at "+where, pod, "inPlaceUpdate preDelete")
-				gone()
-				w.runsResync()
-				w.expectDoubtful("it may go on", pod)
-				w.reconcile(pod)
-				w.expectHooks("", pod, "inPlaceUpdate")
-			}
-		})
+	w := newWorld(t, at("HostIP"))
+	pod := w.servingPod(w.cloneSet("web"), "web-1", reachable)
+	for _, other := range []registry.Instance{
+		{Service: "web", Address: nodeIP, Port: 8080}, {Service: "web", Address: nodeIP, Port: 31081},
+		{Service: "web", Address: "10.0.0.1", Port: 31080}, {Service: "api", Address: "10.0.0.1", Port: 8080},
+		{Service: "web", Address: "10.0.0.2", Port: 8080}, {Service: "web", Address: "192.0.2.2", Port: 31080},
+	} {
+		w.registry.Foreign(other)
 	}
-	t.Run("of others", func(t *testing.T) {
-		t.Parallel()
-		w := newWorld(t, at("HostIP"))
-		pod := w.servingPod(w.cloneSet("web"), "web-1", reachable)
-		for _, other := range []registry.Instance{
-			{Service: "web", Address: nodeIP, Port: 8080}, {Service: "web", Address: nodeIP, Port: 31081},
-			{Service: "web", Address: "10.0.0.1", Port: 31080}, {Service: "api", Address: "10.0.0.1", Port: 8080},
-			{Service: "web", Address: "10.0.0.2", Port: 8080}, {Service: "web", Address: "192.0.2.2", Port: 31080},
-		} {
-			w.registry.Foreign(other)
-		}
-		w.runsResync()
-		w.expectDoubtful("none of them is this pod's: not its node's other ports, nor its own")
-		w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
-		w.expectHooks("", pod, "inPlaceUpdate")
-	})
+	w.runsResync()
+	w.expectDoubtful("none of them is this pod's: not its node's other ports, nor its own")
+
+	gone := w.registry.Foreign(w.instance(pod, "web", 8080))
+	w.runsResync()
+	w.expectDoubtful("this one is", pod)
+	w.reconciles(pod, "the registry holds what was written")
+	w.expectEvents("a person has to turn it off", `Warning AlsoRegistersItself service "web" at `)
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+	w.expectHooks("clients are still sent to it", pod, "inPlaceUpdate preDelete")
+	gone()
+	w.runsResync()
+	w.expectDoubtful("it may go on", pod)
+	w.reconcile(pod)
+	w.expectHooks("", pod, "inPlaceUpdate")
 }
 
 // TestCopyOfThePodsEntry: after a change of an option, such as Consul's nodePrefix, a pod has two entries with its ownership tag, of which
 // Rollcall manages one.
 func TestCopyOfThePodsEntry(t *testing.T) {
 	t.Parallel()
-	t.Run("a leftover", func(t *testing.T) {
-		t.Parallel()
-		w, pod := serving(t)
-		gone := w.registry.Copy(w.instance(pod, "web", 8080), "web-1 on node old-07")
-		w.runsResync()
-		w.expectDoubtful("it has to be told", pod)
-		w.reconcile(pod)
-		w.expectEvents("a person has to remove it", `Warning AlsoRegistersItself service "web" at 10.0.0.1:8080: clients are given the pod by `+
-			"an entry that has Rollcall's ownership tag and is not where this configuration has it (at 10.0.0.1:8080, web-1 on node old-07)")
-		w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
-		w.expectHooks("clients are still sent to it", pod, "inPlaceUpdate preDelete")
-		gone()
-		w.runsResync()
-		w.reconcile(pod)
-		w.expectHooks("", pod, "inPlaceUpdate")
-	})
-	t.Run("of an entry that the application wrote", func(t *testing.T) {
-		t.Parallel()
-		w := steering(t)
-		pod := w.bornPod(w.cloneSet("web"), "web-1")
-		app := w.appAt(pod, pod.Status.PodIP)
-		app.Register()
-		w.reconcile(pod)
-		w.kruiseMoves(pod, appspub.LifecycleStateNormal)
-		in := w.instance(pod, "web", 8080)
-		w.registry.Copy(in, "rollcall's of yesterday")
-		w.runsResync()
-		w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
-		w.expectApp("", app, registry.OutOfService)
-		w.expectHooks("clients are still sent to it by the other", pod, "inPlaceUpdate preDelete")
-	})
+	w, pod := serving(t)
+	gone := w.registry.Copy(w.instance(pod, "web", 8080), "web-1 on node old-07")
+	w.runsResync()
+	w.expectDoubtful("it has to be told", pod)
+	w.reconcile(pod)
+	w.expectEvents("a person has to remove it", `Warning AlsoRegistersItself service "web" at 10.0.0.1:8080: clients are given the pod by `+
+		"an entry that has Rollcall's ownership tag and is not where this configuration has it (at 10.0.0.1:8080, web-1 on node old-07)")
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+	w.expectHooks("clients are still sent to it", pod, "inPlaceUpdate preDelete")
+	gone()
+	w.runsResync()
+	w.reconcile(pod)
+	w.expectHooks("", pod, "inPlaceUpdate")
 }
 
-// TestPodsAtOneNodesAddress: two pods of one service differ by the port alone, and one that goes takes nothing of the other's along.
-func TestPodsAtOneNodesAddress(t *testing.T) {
+// TestCopyOfTheApplicationsEntry: it is taken out, and clients are still sent to the pod by the one with Rollcall's ownership tag.
+func TestCopyOfTheApplicationsEntry(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, at("HostIP"))
-	web := w.cloneSet("web")
-	one := w.servingPod(web, "web-1", reachable)
-	other := w.servingPod(web, "web-2", reachable, func(p *corev1.Pod) { p.Spec.Containers[0].Ports[0].HostPort = 31081 })
-	w.kruiseMoves(one, appspub.LifecycleStatePreparingDelete)
-	w.reconciles(one, "", "Deregister web@192.0.2.1:31080", writes)
-	w.expectInService(other)
-	w.reconciles(other, "nothing of its own has changed")
+	w, pod, app := servingApp(t)
+	w.registry.Copy(w.instance(pod, "web", 8080), "rollcall's of yesterday")
+	w.runsResync()
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+	w.expectApp("", app, registry.OutOfService)
+	w.expectHooks("", pod, "inPlaceUpdate preDelete")
 }
 
 // TestLateRemovalAtASharedEndpoint: the next pod at a node's port is not counted on while a removal of the one before may still be carried
@@ -345,8 +263,8 @@ func TestIPv6MetadataThatClientsMiss(t *testing.T) {
 	_, doubtful := w.r.Tracker.TakeDoubted()
 	expect.Equal(t, []lifecycle.PodID{lifecycle.PodIDOf(lifecycle.PodOf(pod))}, doubtful, "the pods that are looked at because of the list")
 	w.reconciles(pod, "it stays where it is")
-	w.expectEvents("", `Warning UnreachableEntry service "web" at 10.0.0.1:8080: applications' own entries of the service have metadata IPv6`)
-	w.expectWaits("nothing waits", Wait{Reason: "UnreachableEntry", Since: w.clock.Now()})
+	w.expectEvents("", `Warning InvalidPod service "web" at 10.0.0.1:8080: applications' own entries of the service have metadata IPv6`)
+	w.expectWaits("nothing waits", Wait{Reason: "InvalidPod", Since: w.clock.Now()})
 
 	single := w.servingPod(w.cloneSet("api"), "api-1")
 	w.changePod(single, annotated(service.AnnotationServices, "web=8080"))
@@ -360,5 +278,5 @@ func TestIPv6MetadataThatClientsMiss(t *testing.T) {
 	set("{podIPv6}")
 	w.expectEvents("clients can't make a URL of it")
 	set("[{podIPv6}]")
-	w.expectEvents("it is corrected", "Normal Resolved UnreachableEntry ")
+	w.expectEvents("it is corrected", "Normal Resolved InvalidPod ")
 }

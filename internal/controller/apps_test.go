@@ -16,6 +16,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/visit"
 	"github.com/rollcall-dev/rollcall/internal/waiting"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
@@ -100,10 +101,11 @@ func TestAppEntryAtAFormerAddressIsAnothers(t *testing.T) {
 // TestAppEntryAtAFormerPortOfTheNode: pods of the host's network share an address, and no mark says whose entry is whose.
 func TestAppEntryAtAFormerPortOfTheNode(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		leaves func(w *world, pod *corev1.Pod, app fakeregistry.App)
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"the pod has moved to another port": {"another pod has the former one by now", func(w *world, pod *corev1.Pod, app fakeregistry.App) {
 			w.registry.App(w.instance(pod, "web", 9090)).Register()
 			app.Deregister()
@@ -122,32 +124,29 @@ func TestAppEntryAtAFormerPortOfTheNode(t *testing.T) {
 			forged.Instances = append(forged.Instances, victim)
 			w.writeRecord(pod, forged)
 		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w, pod, app := servingApp(t)
-			tc.leaves(w, pod, app)
-			w.addresses = 0
-			other := w.bornPod(w.cloneSet("web-2"), "web-2", annotated(service.AnnotationServices, "web=8080"))
-			app.Register()
-			w.reconcile(other)
-			w.reconcileIn(other, appspub.LifecycleStateNormal)
+	}, func(t *testing.T, tc row) {
+		w, pod, app := servingApp(t)
+		tc.leaves(w, pod, app)
+		w.addresses = 0
+		other := w.bornPod(w.cloneSet("web-2"), "web-2", annotated(service.AnnotationServices, "web=8080"))
+		app.Register()
+		w.reconcile(other)
+		w.reconcileIn(other, appspub.LifecycleStateNormal)
+		w.reconcile(pod)
+		w.takeEvents()
+		for range 2 {
+			w.sleep(visit.AppRecheck)
+			w.watchesAll()
+			w.r.Tracker.TakeDoubted()
 			w.reconcile(pod)
-			w.takeEvents()
-			for range 2 {
-				w.sleep(visit.AppRecheck)
-				w.watchesAll()
-				w.r.Tracker.TakeDoubted()
-				w.reconcile(pod)
-				w.expectApp(tc.reason, app, registry.InService)
-			}
-			w.watches("it is asked for no more on behalf of the first pod")
-			w.expectEvents("nothing came back")
-			w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
-			w.expectHooks("nothing of its own is left", pod, "inPlaceUpdate")
 			w.expectApp(tc.reason, app, registry.InService)
-		})
-	}
+		}
+		w.watches("it is asked for no more on behalf of the first pod")
+		w.expectEvents("nothing came back")
+		w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+		w.expectHooks("nothing of its own is left", pod, "inPlaceUpdate")
+		w.expectApp(tc.reason, app, registry.InService)
+	})
 }
 
 func TestAppEntryOfAPodWhoseDescriptionDoesNotTellIsTakenOut(t *testing.T) {
@@ -234,7 +233,7 @@ func TestAppThatNeverRegistersHoldsNoName(t *testing.T) {
 	w.expectRefused(waits, "ServiceNotAllowed")
 }
 
-// TestAppEntriesThatAreNotAsExpected: each has a reason of its own, by what the driver says or by what its list has.
+// TestAppEntriesThatAreNotAsExpected: each has a reason of its own, by what the registry's list has or its agent says.
 func TestAppEntriesThatAreNotAsExpected(t *testing.T) {
 	t.Parallel()
 	listed := func(names ...string) func(*world, *corev1.Pod) {
@@ -261,76 +260,54 @@ func TestAppEntriesThatAreNotAsExpected(t *testing.T) {
 	}
 	away := registry.OfAgent(registry.RetryAfter(errors.New("the agent of node n1 is away"), 0))
 	const asserted, waits = "preNormal inPlaceUpdate preDelete", "inPlaceUpdate preDelete"
-	for name, tc := range map[string]struct {
-		reason  string
-		entries int // of the application, under the right name
-		with    func(*world, *corev1.Pod)
-		hooks   string
-		want    string
-	}{
-		"another name, by the driver": {
-			"the pod waits forever, and the cure is a word", 0,
-			func(w *world, pod *corev1.Pod) { w.registry.App(w.instance(pod, "web-v2", 8080)).Register() },
-			waits, `Warning AppNotRegistered hook preNormal waits: the application's own entry of service "web" at 10.0.0.1:8080: no application has ` +
-				`registered web at 10.0.0.1:8080, which is registered as web-v2; the registry has 10.0.0.1:8080 under ["web-v2"]: set that in the annotation ` +
-				`rollcall.dev/services or in service.name, or have the application register as "web"`,
-		},
+	type row struct {
+		reason      string
+		with        func(*world, *corev1.Pod)
+		hooks, want string
+	}
+	expect.Each(t, map[string]row{
 		"another name, by the list": {
-			"it costs no call", 0, listed("web-v2"), waits, `Warning AppNotRegistered hook preNormal waits: the application's own entry of service "web"`,
+			"it costs no call", listed("web-v2"), waits, `Warning AppNotRegistered hook preNormal waits: the application's own entry of service "web"`,
 		},
 		"the pod's other name": {
-			"the application has two, and the one is late", 0, listed("admin"), waits, "",
-		},
-		"two entries, by the driver": {
-			"both are steered, and one may be a dead container's", 2, func(*world, *corev1.Pod) {},
-			asserted, `Warning OtherWriter the application's own entry of service "web" at 10.0.0.1:8080: there are several, which are taken ` +
-				`out and put back together: 2 applications have registered web`,
+			"the application has two, and the one is late", listed("admin"), waits, "",
 		},
 		"two entries, by the list": {
-			"the driver's calls see one place", 1, listed("web", "web"), asserted, "Warning OtherWriter",
+			"the driver's calls see one place", listed("web", "web"), asserted, "Warning OtherWriter",
 		},
 		"two addresses, by the list": {
-			"clients are given the other whatever is done to the one", 1, elsewhere, asserted,
+			"clients are given the other whatever is done to the one", elsewhere, asserted,
 			`Warning OtherWriter the application's own entry of service "web" at 10.0.0.1:8080: the application has an entry at [fd00::1]:8080 too`,
 		},
-		"once, by the list": {"all is as it should be", 1, listed("web"), asserted, ""},
+		"once, by the list": {"all is as it should be", listed("web"), asserted, ""},
 		"the agent is away": {
-			"the registry is up, and a person has to look elsewhere", 1, fails(away), waits, "Warning AgentUnavailable hook preNormal waits: ",
+			"the registry is up, and a person has to look elsewhere", fails(away), waits, "Warning RegistryUnavailable hook preNormal waits: ",
 		},
 		"the agent refuses the token": {
-			"the token reads the catalog, and may not write at the agent", 1,
-			fails(registry.OfAgent(registry.Terminal(errors.New("403")))), waits, "Warning AgentRefused hook preNormal waits: ",
+			"the token reads the catalog, and may not write at the agent", fails(registry.OfAgent(registry.Terminal(errors.New("403")))), waits, "Warning RegistryRefused hook preNormal waits: ",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := steering(t)
-			pod := w.bornPod(w.cloneSet("web"), "web-1", annotated(service.AnnotationServices, "web=8080,admin=9090"))
-			w.registry.App(w.instance(pod, "admin", 9090)).Register()
-			switch app := w.registry.App(w.instance(pod, "web", 8080)); tc.entries {
-			case 1:
-				app.Register()
-			case 2:
-				app.RegisterTwice()
-			}
-			if tc.hooks == waits {
-				w.registry.FailNext(fakeregistry.Match{Op: fakeregistry.OpAppRegister, Service: "web"}, registry.NotRegistered(errors.New("yet")))
-				w.reconcile(pod)
-				w.expectEvents("it has looked already", "Warning AppNotRegistered")
-			} else {
-				w.reconcile(pod)
-			}
-			tc.with(w, pod)
+	}, func(t *testing.T, tc row) {
+		w := steering(t)
+		pod := w.bornPod(w.cloneSet("web"), "web-1", annotated(service.AnnotationServices, "web=8080,admin=9090"))
+		w.registry.App(w.instance(pod, "admin", 9090)).Register()
+		if tc.hooks == asserted {
+			w.registry.App(w.instance(pod, "web", 8080)).Register()
 			w.reconcile(pod)
+		} else {
+			w.registry.FailNext(fakeregistry.Match{Op: fakeregistry.OpAppRegister, Service: "web"}, registry.NotRegistered(errors.New("yet")))
 			w.reconcile(pod)
-			w.expectHooks(tc.reason, pod, tc.hooks)
-			if tc.want == "" {
-				w.expectEvents(tc.reason)
-				return
-			}
-			w.expectEvents(tc.reason, tc.want)
-		})
-	}
+			w.expectEvents("it has looked already", "Warning AppNotRegistered")
+		}
+		tc.with(w, pod)
+		w.reconcile(pod)
+		w.reconcile(pod)
+		w.expectHooks(tc.reason, pod, tc.hooks)
+		if tc.want == "" {
+			w.expectEvents(tc.reason)
+			return
+		}
+		w.expectEvents(tc.reason, tc.want)
+	})
 }
 
 func TestAppEntryOfAPodThatMayNotHaveItsNameIsTakenOut(t *testing.T) {
@@ -365,17 +342,6 @@ func TestAppEntryOfAPodThatMayNotHaveItsNameIsTakenOut(t *testing.T) {
 	w.expectRefused(pod, "ServiceNotAllowed")
 }
 
-func TestAppEntryThatComesToTheAddressOfAGonePodIsSpared(t *testing.T) {
-	t.Parallel()
-	w, pod, app := servingApp(t)
-	w.removePod(pod)
-	w.reconciles(pod, "it could not deregister itself", appAsked, appLeave)
-	app.PutBack()
-	w.reconciles(pod, "only another application can have put it in", appAsked)
-	w.expectApp("", app, registry.InService)
-	w.expectNoPages("")
-}
-
 // TestAppEntryOfAPodWhoseNodeIsGone: Consul's catalog keeps a node that has failed for three days, and no agent answers there.
 func TestAppEntryOfAPodWhoseNodeIsGone(t *testing.T) {
 	t.Parallel()
@@ -386,7 +352,7 @@ func TestAppEntryOfAPodWhoseNodeIsGone(t *testing.T) {
 	w.registry.Fail(fakeregistry.Match{Op: fakeregistry.OpAppDeregister}, registry.OfAgent(errors.New("no route to host")))
 	w.removePod(pod)
 	w.reconcile(pod)
-	w.expectWaits("", Wait{Reason: "AgentUnavailable", Since: w.clock.Now()})
+	w.expectWaits("", Wait{Reason: "RegistryUnavailable", Since: w.clock.Now()})
 	w.sleep(visit.AppOutlives)
 	w.reconcile(pod)
 	w.expectNoPages("it is out of rotation for as long as other registries keep such an entry")
@@ -408,57 +374,24 @@ func TestAppEntryIsTakenOutOnceItsAgentIsBack(t *testing.T) {
 
 func TestAppEntryOfAnEndedPodIsSparedForTheNext(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		heir   func(*corev1.Pod)
 		want   []string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"the same service and port": {"it is another pod's by now, and no mark says so", func(*corev1.Pod) {}, nil},
 		"another port":              {"pods of the host's network share an address", annotated(service.AnnotationServices, "web=9090"), []string{appAsked, appLeave}},
 		"ended too":                 {"its application has ended", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }, []string{appAsked, appLeave}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w, pod, app := servingApp(t)
-			w.removePod(pod)
-			app.Deregister()
-			w.addresses = 0
-			w.pod(w.cloneSet("web-2"), "web-2", annotated(service.AnnotationServices, "web=8080"), tc.heir)
-			w.reconciles(pod, tc.reason, tc.want...)
-			w.expectNoPages("")
-		})
-	}
-}
-
-// TestAppEntryOfADeletedPodWhoseContainersHaveEnded: a finalizer keeps the pod, whose phase stays Running before Kubernetes 1.27, and the next
-// pod may have its address.
-func TestAppEntryOfADeletedPodWhoseContainersHaveEnded(t *testing.T) {
-	t.Parallel()
-	stopped := func(pod *corev1.Pod) {
-		pod.Status.ContainerStatuses = []corev1.ContainerStatus{
-			{Name: "main", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}},
-		}
-	}
-	for name, tc := range map[string]struct {
-		reason string
-		status func(*corev1.Pod)
-		want   []string
-		app    registry.State
-	}{
-		"have ended": {"the entry is the next pod's", stopped, []string{writes}, registry.InService},
-		"still run":  {"the entry is its own", func(*corev1.Pod) {}, []string{appLeave, writes}, registry.OutOfService},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w, pod, app := servingApp(t)
-			w.deletePod(pod)
-			w.changePod(pod, tc.status)
-			w.addresses = 0
-			w.pod(w.cloneSet("web-2"), "web-2", annotated(service.AnnotationServices, "web=8080"))
-			w.reconciles(pod, tc.reason, tc.want...)
-			w.expectApp(tc.reason, app, tc.app)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		w, pod, app := servingApp(t)
+		w.removePod(pod)
+		app.Deregister()
+		w.addresses = 0
+		w.pod(w.cloneSet("web-2"), "web-2", annotated(service.AnnotationServices, "web=8080"), tc.heir)
+		w.reconciles(pod, tc.reason, tc.want...)
+		w.expectNoPages("")
+	})
 }
 
 func TestAppThatPutsItselfBackIsTakenOutAgain(t *testing.T) {
@@ -482,24 +415,6 @@ func TestAppThatPutsItselfBackIsTakenOutAgain(t *testing.T) {
 	w.watches("", pod)
 	w.reconciles(pod, "", appOut, writes)
 	w.expectEvents("once is enough")
-}
-
-func TestForgedRecordTakesOutNoEntryOfAnother(t *testing.T) {
-	t.Parallel()
-	w, pod, app := servingApp(t)
-	forged := w.record(pod)
-	victim := forged.Instances[0]
-	victim.Address, victim.Service = "10.9.9.9", "payments"
-	forged.Instances = append(forged.Instances, victim)
-	machine := w.registry.App(registry.Instance{Service: string(victim.Service), Address: victim.Address, Port: victim.Port})
-	machine.Register()
-	w.writeRecord(pod, forged)
-	w.reconcile(pod)
-	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
-	w.removePod(pod)
-	w.reconcile(pod)
-	w.expectApp("its own", app, registry.OutOfService)
-	w.expectApp("no mark spares what a machine wrote", machine, registry.InService)
 }
 
 func TestEntriesChangeHands(t *testing.T) {
@@ -530,38 +445,36 @@ func TestEntriesChangeHands(t *testing.T) {
 	w.expectEvents("", "Normal Resolved")
 }
 
+// TestAnnotationSaysWhoRegisters: its words have rows in service. If the driver can't do what it asks for, the author reads that.
 func TestAnnotationSaysWhoRegisters(t *testing.T) {
 	t.Parallel()
 	by := func(who string) func(*corev1.Pod) { return annotated(service.AnnotationRegistries, "default="+who) }
-	for name, tc := range map[string]struct {
-		reason  string
-		choose  func(*choices)
-		who     string
-		want    []string
-		warning string
-	}{
-		"the application": {"it wins over the configuration", func(s *choices) { s.RegisteredByApp = nil }, "app", []string{appIn, writes}, ""},
-		"Rollcall":        {"it wins over the configuration", func(*choices) {}, "rollcall", []string{registers, writes}, ""},
-		"neither":         {"a typo must not leave a second entry", func(*choices) {}, "App", nil, `annotation rollcall.dev/registries: "default=App" is neither =app nor =rollcall: set default=app`},
-		"where it can't": {
-			"nothing could take it out later", func(s *choices) { s.Registries = only(s.Registries["default"].Calls); s.RegisteredByApp = nil }, "app", nil,
+	type row struct {
+		reason       string
+		choose       func(*choices)
+		who, warning string
+	}
+	expect.Each(t, map[string]row{
+		"Rollcall": {"it wins over the configuration", func(*choices) {}, "rollcall", ""},
+		"the application, where it can't be steered": {
+			"nothing could take it out later", func(s *choices) { s.Registries = only(s.Registries["default"].Calls); s.RegisteredByApp = nil }, "app",
 			`annotation rollcall.dev/registries: the driver of registry "default" can't take an entry out`,
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := steering(t, tc.choose)
-			pod := w.bornPod(w.cloneSet("web"), "web-1", by(tc.who))
-			w.registry.App(w.instance(pod, "web", 8080)).Register()
-			w.reconcile(pod)
-			if tc.warning != "" {
-				w.expectHooks(tc.reason, pod, "inPlaceUpdate preDelete")
-				w.expectEvents(tc.reason, "Warning InvalidPod hook preNormal waits: "+tc.warning)
-				return
-			}
-			w.expectJournal(tc.reason, tc.want...)
-		})
-	}
+		"Rollcall, where pods are called": {
+			"it would have no entry", callingPods, "rollcall",
+			`annotation rollcall.dev/registries: registry "default" has no entries but those of applications: set default=app`,
+		},
+	}, func(t *testing.T, tc row) {
+		w := steering(t, tc.choose)
+		pod := w.bornPod(w.cloneSet("web"), "web-1", by(tc.who))
+		w.reconcile(pod)
+		if tc.warning == "" {
+			w.expectJournal(tc.reason, registers, writes)
+			return
+		}
+		w.expectHooks(tc.reason, pod, "inPlaceUpdate preDelete")
+		w.expectEvents(tc.reason, "Warning InvalidPod hook preNormal waits: "+tc.warning)
+	})
 }
 
 // runsResync compares the default registry's list, with what others wrote, and looks at the pods that it names.
@@ -610,47 +523,31 @@ func TestApplicationThatRegistersItself(t *testing.T) {
 // comes much later.
 func TestApplicationThatRegistersItselfIsKnownFromTheFirstList(t *testing.T) {
 	t.Parallel()
-	t.Run("of a manager, before a hook is released", func(t *testing.T) {
-		t.Parallel()
-		w, pod := serving(t)
-		w.registry.Foreign(w.instance(pod, "web", 8080))
-		w.restart()
-		w.runsResync()
-		w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
-		w.expectHooks("our entry is gone, and the other is listed", pod, "inPlaceUpdate preDelete")
-	})
-	t.Run("of a manager, before a hook is asserted", func(t *testing.T) {
-		t.Parallel()
-		w := newWorld(t)
-		pod := w.bornPod(w.cloneSet("web"), "web-1")
-		w.registry.Foreign(w.instance(pod, "web", 8080))
-		w.restart()
-		w.runsResync()
-		w.reconciles(pod, "no call was made for it before", registers)
-		w.expectHooks("it could not be taken out safely", pod, "inPlaceUpdate preDelete")
-	})
+	w, pod := born(t)
+	w.registry.Foreign(w.instance(pod, "web", 8080))
+	w.restart()
+	w.runsResync()
+	w.reconciles(pod, "no call was made for it before", registers)
+	w.expectHooks("it could not be taken out safely", pod, "inPlaceUpdate preDelete")
 }
 
 func TestEntryOfAnotherAtAFormerAddress(t *testing.T) {
 	t.Parallel()
-	for name, refused := range map[string]bool{"the list has it": false, "the registry refuses to take it out": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w, pod := serving(t)
-			former := w.instance(pod, "web", 8080)
-			if refused {
-				w.registry.FailNext(fakeregistry.Match{Op: fakeregistry.OpDeregister}, registry.ForeignEntry(errors.New("another has it")))
-			}
-			w.changePod(pod, func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.9" })
-			w.reconcile(pod)
-			w.takeEvents()
+	expect.Each(t, map[string]bool{"the list has it": false, "the registry refuses to take it out": true}, func(t *testing.T, refused bool) {
+		w, pod := serving(t)
+		former := w.instance(pod, "web", 8080)
+		if refused {
+			w.registry.FailNext(fakeregistry.Match{Op: fakeregistry.OpDeregister}, registry.ForeignEntry(errors.New("another has it")))
+		}
+		w.changePod(pod, func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.9" })
+		w.reconcile(pod)
+		w.takeEvents()
 
-			w.registry.Foreign(former)
-			w.runsResync()
-			w.reconcile(pod)
-			w.expectEvents("it is the entry of whichever pod has that address now")
-			w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
-			w.expectHooks("no client is sent to it", pod, "inPlaceUpdate")
-		})
-	}
+		w.registry.Foreign(former)
+		w.runsResync()
+		w.reconcile(pod)
+		w.expectEvents("it is the entry of whichever pod has that address now")
+		w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+		w.expectHooks("no client is sent to it", pod, "inPlaceUpdate")
+	})
 }

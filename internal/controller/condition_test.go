@@ -103,7 +103,7 @@ func TestPodCondition(t *testing.T) {
 	w.kruiseMoves(pod, appspub.LifecycleStateUpdated)
 	w.conditionRefused = apierrors.NewForbidden(schema.GroupResource{Resource: "pods/status"}, "web-1", errors.New("no right"))
 	w.reconciles(pod, "the hook does not wait for the condition", registers, writes)
-	w.expectEvents("a person has to give the right", "Warning PatchRefused patching the pod's condition: pods/status")
+	w.expectEvents("a person has to give the right", "Warning APIServerFailed patching the pod's condition: pods/status")
 	w.conditionRefused = nil
 	w.reconciles(pod, "it is tried again", in)
 	w.deletePod(pod)

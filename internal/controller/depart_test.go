@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,12 +11,14 @@ import (
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/waiting"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
@@ -93,77 +94,52 @@ func TestPodIsUndoneByItsUID(t *testing.T) {
 // TestPodWithoutTheStateLabelThatHasEnded: its address may be another pod's by now, and no event tells.
 func TestPodWithoutTheStateLabelThatHasEnded(t *testing.T) {
 	t.Parallel()
-	for _, phase := range []corev1.PodPhase{corev1.PodFailed, corev1.PodSucceeded} {
-		t.Run(string(phase), func(t *testing.T) {
-			t.Parallel()
-			w, pod := serving(t)
-			w.losesLabel(pod)
-			w.reconcile(pod)
-			w.expectInService(pod)
+	w, pod := serving(t)
+	w.losesLabel(pod)
+	w.reconcile(pod)
+	w.expectInService(pod)
 
-			w.changePod(pod, unready, func(p *corev1.Pod) { p.Status.Phase = phase })
-			w.registry.FailNext(anyCall(), errors.New("down"))
-			w.expectResult("the registry has yet to acknowledge", w.reconcile(pod), backoffBase)
-			w.expectHooks("so nothing is released", pod, "preNormal inPlaceUpdate preDelete")
-			w.takeJournal()
-			w.expectResult("", w.reconcile(pod), 0)
-			w.expectJournal("it does not come back, and its finalizer would hold its deletion", deregisters, writes)
-			w.expectAbsent(pod)
-			w.expectHooks("nothing of Rollcall's is left on it", pod, "")
-			w.expectNoPages("all is undone")
-		})
-	}
+	w.changePod(pod, unready, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+	w.registry.FailNext(anyCall(), errors.New("down"))
+	w.expectResult("the registry has yet to acknowledge", w.reconcile(pod), backoffBase)
+	w.expectHooks("so nothing is released", pod, "preNormal inPlaceUpdate preDelete")
+	w.takeJournal()
+	w.expectResult("", w.reconcile(pod), 0)
+	w.expectJournal("it does not come back, and its finalizer would hold its deletion", deregisters, writes)
+	w.expectAbsent(pod)
+	w.expectHooks("nothing of Rollcall's is left on it", pod, "")
+	w.expectNoPages("all is undone")
 }
 
 // TestPodWithoutTheStateLabelThatWasNeverRegistered: its finalizer would hold its deletion, and no event tells of that.
 func TestPodWithoutTheStateLabelThatWasNeverRegistered(t *testing.T) {
 	t.Parallel()
-	for name, finalizer := range map[string]string{"a handler": preDeleteFinalizer, "the guard": lifecycle.GuardFinalizer} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w, pod := born(t, guards)
-			w.changePod(pod, unready, func(p *corev1.Pod) { p.Finalizers = []string{finalizer} })
-			w.reconcile(pod)
-			w.losesLabel(pod)
-			w.takeJournal()
-			w.expectResult("it lives", w.reconcile(pod), waiting.Longest)
+	expect.Each(t, map[string]string{"a handler": preDeleteFinalizer, "the guard": lifecycle.GuardFinalizer}, func(t *testing.T, finalizer string) {
+		w, pod := born(t, guards)
+		w.changePod(pod, unready, func(p *corev1.Pod) { p.Finalizers = []string{finalizer} })
+		w.reconcile(pod)
+		w.losesLabel(pod)
+		w.takeJournal()
+		w.expectResult("it lives", w.reconcile(pod), waiting.Longest)
 
-			w.deletePod(pod)
-			w.reconciles(pod, "no list shows that the manager before has not registered it", deregisters, writes)
-			w.expectHooks("", pod, "gone")
-			w.reconcile(pod)
-			w.expectNoPages("all is undone")
-		})
-	}
+		w.deletePod(pod)
+		w.reconciles(pod, "no list shows that the manager before has not registered it", deregisters, writes)
+		w.expectHooks("", pod, "gone")
+		w.reconcile(pod)
+		w.expectNoPages("all is undone")
+	})
 }
 
 func TestPodIsGoneWithItsNamespaceAndTheRightsInIt(t *testing.T) {
 	t.Parallel()
 	w, pod := serving(t)
 	w.removePod(pod)
-	live := w.r.APIReader
-	w.rebuilt(func(o *Options) { o.APIReader = forbidding{Reader: live, namespaces: true} })
+	w.unreadable = fails[*corev1.Pod](false, apierrors.NewForbidden(corev1.Resource("pods"), pod.Name, nil))
 	w.reconcileFails(pod)
 	w.expectJournal("the rights in a namespace that is there may come back")
-	w.rebuilt(func(o *Options) { o.APIReader = forbidding{Reader: live} })
+	w.must(w.api.Delete(w.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: testNamespace}}), "deleting the namespace")
 	w.reconciles(pod, "", deregisters)
 	w.expectNoPages("all is undone")
-}
-
-// forbidding is an API server that refuses to tell of pods.
-type forbidding struct {
-	client.Reader
-
-	namespaces bool // has all of them
-}
-
-func (f forbidding) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
-	if _, pod := object.(*corev1.Pod); pod {
-		return apierrors.NewForbidden(corev1.Resource("pods"), key.Name, nil)
-	} else if f.namespaces {
-		return nil
-	}
-	return apierrors.NewNotFound(corev1.Resource("namespaces"), key.Name)
 }
 
 func TestPodThatWasGoneBeforeTheManagerCameToIt(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/reason"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // instance names the pod as OpenKruise does: after its CloneSet, which was there before, and this.
@@ -35,12 +35,13 @@ func TestPodWithoutAWorkload(t *testing.T) {
 	const detached, orphaned = "Warning Orphaned the pod is out of rotation: its labels were changed", "Warning Orphaned the pod belongs to no workload"
 	type changes = []func(*corev1.Pod)
 	gone := func(w *world, web *kruisev1alpha1.CloneSet) { w.deleteCloneSet(web) }
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		set    func(*world, *kruisev1alpha1.CloneSet)
 		pod    changes
 		event  string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"labels changed":           {"OpenKruise counts it no more, and makes another", nil, changes{relabelled, unowned}, detached},
 		"labels changed, and kept": {"a person wants it in rotation", nil, changes{relabelled, unowned, kept}, ""},
 		"another value":            {"it does not say to keep it", nil, changes{relabelled, unowned, keptOtherwise}, detached},
@@ -61,33 +62,30 @@ func TestPodWithoutAWorkload(t *testing.T) {
 			w.must(w.api.Delete(w.Context(), web), "deleting the CloneSet")
 		}, changes{relabelled, unowned}, orphaned},
 		"of another kind": {"it has not the name of a CloneSet's pod", nil, changes{relabelled, unowned, unnamed}, orphaned},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			web := w.cloneSet("web")
-			pod := w.servingPod(web, "web-x7k2p", instance("x7k2p"))
-			if tc.set != nil {
-				tc.set(w, web)
-			}
-			w.changePod(pod, tc.pod...)
-			w.reconcile(pod)
-			if tc.event == "" {
-				w.expectEvents(tc.reason)
-			} else {
-				w.expectEvents(tc.reason, tc.event)
-			}
-			if tc.event == detached {
-				w.expectNotInService(pod)
-				w.expectHooks("nothing holds it when it is deleted", pod, "")
-			} else {
-				w.expectInService(pod)
-			}
-			w.takeJournal()
-			w.reconciles(pod, "once")
-			w.expectEvents("once")
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		w := newWorld(t)
+		web := w.cloneSet("web")
+		pod := w.servingPod(web, "web-x7k2p", instance("x7k2p"))
+		if tc.set != nil {
+			tc.set(w, web)
+		}
+		w.changePod(pod, tc.pod...)
+		w.reconcile(pod)
+		if tc.event == "" {
+			w.expectEvents(tc.reason)
+		} else {
+			w.expectEvents(tc.reason, tc.event)
+		}
+		if tc.event == detached {
+			w.expectNotInService(pod)
+			w.expectHooks("nothing holds it when it is deleted", pod, "")
+		} else {
+			w.expectInService(pod)
+		}
+		w.takeJournal()
+		w.reconciles(pod, "once")
+		w.expectEvents("once")
+	})
 }
 
 // TestUnadoptedPod: its CloneSet selects it, but does not own it, which nothing else would show.
@@ -136,10 +134,11 @@ func TestUnadoptedPod(t *testing.T) {
 // TestDetachedPodStaysOut: what a person took out does not come back because something else goes.
 func TestDetachedPodStaysOut(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		back   func(*world, *kruisev1alpha1.CloneSet) []func(*corev1.Pod)
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"kept": {"a person wants it back", func(*world, *kruisev1alpha1.CloneSet) []func(*corev1.Pod) { return []func(*corev1.Pod){kept} }},
 		"adopted": {"its labels are those of before", func(w *world, web *kruisev1alpha1.CloneSet) []func(*corev1.Pod) {
 			web = w.cloneSet("web", func(now *kruisev1alpha1.CloneSet) { now.UID = web.UID })
@@ -148,54 +147,32 @@ func TestDetachedPodStaysOut(t *testing.T) {
 				pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(web, kruisev1alpha1.GroupVersion.WithKind("CloneSet"))}
 			}}
 		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, keepsUnready)
-			web := w.cloneSet("web")
-			pod := w.servingPod(web, "web-x7k2p", instance("x7k2p"))
-			w.changePod(pod, relabelled, unowned)
-			w.reconcile(pod)
-			w.expectNotInService(pod)
-			w.expectEvents("it is the last one of its service, too", "Warning Orphaned ")
-			w.expectWaits("it shows in the metric", Wait{Reason: "Orphaned", Since: w.clock.Now()})
+	}, func(t *testing.T, tc row) {
+		w := newWorld(t, keepsUnready)
+		web := w.cloneSet("web")
+		pod := w.servingPod(web, "web-x7k2p", instance("x7k2p"))
+		w.changePod(pod, relabelled, unowned)
+		w.reconcile(pod)
+		w.expectNotInService(pod)
+		w.expectEvents("it is the last one of its service, too", "Warning Orphaned ")
+		w.expectWaits("it shows in the metric", Wait{Reason: "Orphaned", Since: w.clock.Now()})
 
-			w.deleteCloneSet(web)
-			w.reconcile(pod)
-			w.expectNotInService(pod)
-			w.restart()
-			w.reconcile(pod)
-			w.expectNotInService(pod)
-			w.takeEvents()
+		w.deleteCloneSet(web)
+		w.reconcile(pod)
+		w.expectNotInService(pod)
+		w.restart()
+		w.reconcile(pod)
+		w.expectNotInService(pod)
+		w.takeEvents()
 
-			w.changePod(pod, tc.back(w, web)...)
-			w.reconcile(pod)
-			w.expectInService(pod)
-			w.expectEvents(tc.reason, "Normal Resolved Orphaned ")
-			if w.record(pod).Detached {
-				t.Error("the record still has it as detached")
-			}
-		})
-	}
-}
-
-// TestDetachedPodInAnUpdate: OpenKruise moves it no more, so its state is forever that of then.
-func TestDetachedPodInAnUpdate(t *testing.T) {
-	t.Parallel()
-	for _, state := range []appspub.LifecycleStateType{
-		appspub.LifecycleStatePreparingNormal, appspub.LifecycleStatePreparingUpdate, appspub.LifecycleStateUpdating, appspub.LifecycleStateUpdated,
-	} {
-		t.Run(string(state), func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			pod := w.servingPod(w.cloneSet("web"), "web-x7k2p", instance("x7k2p"))
-			w.kruiseMoves(pod, state, relabelled, unowned)
-			w.reconcile(pod)
-			w.expectNotInService(pod)
-			w.expectHooks("nothing holds it when it is deleted", pod, "")
-			w.expectEvents("it will not be updated", "Warning Orphaned ")
-		})
-	}
+		w.changePod(pod, tc.back(w, web)...)
+		w.reconcile(pod)
+		w.expectInService(pod)
+		w.expectEvents(tc.reason, "Normal Resolved Orphaned ")
+		if w.record(pod).Detached {
+			t.Error("the record still has it as detached")
+		}
+	})
 }
 
 // TestDetachedPod_Unread: a removal rests on what was read.
@@ -204,12 +181,7 @@ func TestDetachedPod_Unread(t *testing.T) {
 	w := newWorld(t)
 	pod := w.servingPod(w.cloneSet("web"), "web-x7k2p", instance("x7k2p"))
 	w.changePod(pod, relabelled, unowned)
-	w.unreadable = func(of runtime.Object, cached bool) error {
-		if _, set := of.(*kruisev1alpha1.CloneSet); set && !cached {
-			return errors.New("the API server is away")
-		}
-		return nil
-	}
+	w.unreadable = fails[*kruisev1alpha1.CloneSet](false, errors.New("the API server is away"))
 	w.reconcileFails(pod)
 	w.expectJournal("")
 	w.unreadable = nil

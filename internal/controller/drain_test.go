@@ -13,7 +13,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/drain"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/waiting"
-	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
@@ -65,11 +65,12 @@ func TestDrainBeginsWhenTheApplicationsOwnEntryGoes(t *testing.T) {
 	fails := func(with error) func(*world) {
 		return func(w *world) { w.registry.FailNext(fakeregistry.Match{Op: fakeregistry.OpDeregister}, with) }
 	}
-	for name, tc := range map[string]struct {
+	type row struct {
 		reg   func(*fakeregistry.Registry) Registry
 		first func(*world)
 		sees  func(*world)
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"by the list": {
 			func(r *fakeregistry.Registry) Registry { return Registry{Calls: r} },
 			func(w *world) { w.runsResync() }, func(w *world) { w.runsResync() },
@@ -78,50 +79,30 @@ func TestDrainBeginsWhenTheApplicationsOwnEntryGoes(t *testing.T) {
 			func(r *fakeregistry.Registry) Registry { return Registry{Calls: r, Getter: r} },
 			fails(errors.New("down")), func(w *world) { w.sleep(waiting.Longest) },
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, draining15s)
-			w.apply(func(s *choices) { s.Registries = map[string]Registry{"default": tc.reg(w.registry)} })
-			pod := w.servingPod(w.cloneSet("web"), "web-1")
-			gone := w.registry.Foreign(w.instance(pod, "web", 8080))
-			tc.first(w)
-			w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
-			w.sleep(time.Minute)
-			w.reconcile(pod)
-			w.expectHooks("our entry has gone, and clients are given the other", pod, "inPlaceUpdate preDelete")
+	}, func(t *testing.T, tc row) {
+		w := newWorld(t, draining15s)
+		w.apply(func(s *choices) { s.Registries = map[string]Registry{"default": tc.reg(w.registry)} })
+		pod := w.servingPod(w.cloneSet("web"), "web-1")
+		gone := w.registry.Foreign(w.instance(pod, "web", 8080))
+		tc.first(w)
+		w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+		w.sleep(time.Minute)
+		w.reconcile(pod)
+		w.expectHooks("our entry has gone, and clients are given the other", pod, "inPlaceUpdate preDelete")
 
-			gone()
-			tc.sees(w)
-			w.expectResult("clients have not noticed yet", w.reconcile(pod), 15*time.Second)
-			w.expectHooks("", pod, "inPlaceUpdate preDelete")
+		gone()
+		tc.sees(w)
+		w.expectResult("clients have not noticed yet", w.reconcile(pod), 15*time.Second)
+		w.expectHooks("", pod, "inPlaceUpdate preDelete")
 
-			t.Log("Another manager goes on with the drain.")
-			w.restart()
-			w.sleep(10 * time.Second)
-			w.expectResult("what is left of it", w.reconcile(pod), 5*time.Second)
-			w.sleep(5 * time.Second)
-			w.reconcile(pod)
-			w.expectHooks("", pod, "inPlaceUpdate")
-		})
-	}
-}
-
-func TestDrainOfAnApplicationsEntryBeginsAnewUnderAnotherManager(t *testing.T) {
-	t.Parallel()
-	w, pod, app := servingApp(t, draining15s)
-	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
-	w.expectApp("", app, registry.OutOfService)
-	w.sleep(10 * time.Second)
-
-	t.Log("The application comes back while no manager is there to see it.")
-	app.PutBack()
-	w.restart()
-	w.takeJournal()
-	result := w.reconcile(pod)
-	w.expectJournal("no list has such an entry, and nothing tells what its clients were given", appOut, writes)
-	w.expectResult("the whole of it", result, 15*time.Second)
-	w.expectHooks("", pod, "inPlaceUpdate preDelete")
+		t.Log("Another manager goes on with the drain.")
+		w.restart()
+		w.sleep(10 * time.Second)
+		w.expectResult("what is left of it", w.reconcile(pod), 5*time.Second)
+		w.sleep(5 * time.Second)
+		w.reconcile(pod)
+		w.expectHooks("", pod, "inPlaceUpdate")
+	})
 }
 
 // TestDrainThatAnotherClockBegan: its other cases are rows of plan's TestDrainOf and tracker's TestRecallRemoval.
@@ -146,83 +127,29 @@ func TestDrainThatAnotherClockBegan(t *testing.T) {
 	}
 }
 
-// TestDrainOfAPodThatWasPutBack: the list that has it in rotation came after another manager's record.
-func TestDrainOfAPodThatWasPutBack(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t, draining15s)
-	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
-	w.must(w.registry.Register(t.Context(), w.instance(pod, "web", 8080)), "putting it back")
-	w.sleep(5 * time.Second)
-	w.restart()
-	w.resync(Listing{})
-	w.expectResult("the drain begins again", w.reconcile(pod), 15*time.Second)
-}
-
 func lagging1m(s *choices) { s.ReaderLags = map[string]time.Duration{"default": time.Minute} }
 
+// TestReaderLag: since when clients can know a pod has rows in plan, and TestModel walks with a lag.
 func TestReaderLag(t *testing.T) {
 	t.Parallel()
-	w, pod := serving(t)
-	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
-	w.reconcileIn(pod, appspub.LifecycleStateUpdating, unready)
-	w.apply(lagging1m)
-	w.takeJournal()
-	w.kruiseMoves(pod, appspub.LifecycleStateUpdated, ready)
-
+	w, pod := born(t, lagging1m)
 	w.expectResult("the whole of it", w.reconcile(pod), time.Minute)
 	w.expectInService(pod)
-	w.expectHooks("clients do not know it yet", pod, "preDelete")
-	w.expectWaits("", Wait{Hook: "inPlaceUpdate", Reason: "NotEffective", Since: w.clock.Now()})
-
-	w.takeJournal()
-	w.sleep(40 * time.Second)
-	w.expectResult("what is left of it", w.reconcile(pod), 20*time.Second)
-	w.expectJournal("another event changes nothing")
-
-	t.Log("The pod turns unready and ready again.")
-	w.changePod(pod, unready)
-	w.reconcile(pod)
-	w.changePod(pod, ready)
-	w.expectResult("clients have to notice again", w.reconcile(pod), time.Minute)
-
-	t.Log("The manager is restarted.")
-	w.restart()
-	w.sleep(30 * time.Second)
-	w.takeJournal()
-	w.expectResult("nothing tells it since when they can know", w.reconcile(pod), time.Minute)
-	w.expectJournal("", registers)
-
+	w.expectHooks("clients do not know it yet", pod, "inPlaceUpdate preDelete")
+	w.expectWaits("", Wait{Hook: "preNormal", Reason: "NotEffective", Since: w.clock.Now()})
 	w.sleep(time.Minute)
-	w.reconciles(pod, "", writes)
+	w.reconciles(pod, "", registers, writes)
 	w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
 	w.expectEvents("a lag is no news")
 }
 
-// TestNoPodLeavesBeforeTheReadersKnowTheNextPlace: clients of the old registry notice at once, those of the new one lag.
-func TestNoPodLeavesBeforeTheReadersKnowTheNextPlace(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.withRegistry("new")
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
-	w.apply(func(s *choices) {
-		s.DefaultRegistries = []string{"new"}
-		s.ReaderLags = map[string]time.Duration{"new": time.Minute}
-	})
-	w.expectResult("clients of the new registry do not know it yet", w.reconcile(pod), time.Minute)
-	w.expectJournal("until then they would find it nowhere", "new: "+registers, writes)
-	w.expectInService(pod)
-	w.sleep(time.Minute)
-	w.reconciles(pod, "now they do", deregisters, writes)
-}
-
 // answers is an Asker whose pods are asked at each visit, and answer what the test says.
 type answers struct {
-	w       *world
-	next    drain.Answer
-	asked   int
-	asking  bool
-	last    drain.Answer
-	unasked bool
+	w      *world
+	next   drain.Answer
+	asked  int
+	asking bool
+	last   drain.Answer
 }
 
 func (a *answers) Ask(q drain.Question) {
@@ -231,10 +158,8 @@ func (a *answers) Ask(q drain.Question) {
 	}
 	a.asked++
 	a.asking = true
-	if !a.unasked {
-		a.last = a.next
-		a.last.Asked = a.w.clock.Now()
-	}
+	a.last = a.next
+	a.last.Asked = a.w.clock.Now()
 }
 
 func (a *answers) Stop(types.UID) { a.asking = false }
@@ -296,56 +221,4 @@ func TestDrain_UntilIdle(t *testing.T) {
 	if a.asking {
 		t.Error("the pod is still asked")
 	}
-}
-
-func TestDrain_BusyUntilMax(t *testing.T) {
-	t.Parallel()
-	w, pod, _ := drainingUntilIdle(t, drain.Answer{Left: 3})
-	w.sleep(10*time.Minute - time.Second)
-	w.reconcile(pod)
-	w.expectHooks("", pod, "inPlaceUpdate preDelete")
-	w.sleep(time.Second)
-	w.reconcile(pod)
-	w.expectHooks("", pod, "inPlaceUpdate")
-	w.expectEvents("requests may have been cut off", "Warning DrainTimeout hook preDelete is released after a drain of 10m0s, "+
-		"the longest that drain.max allows, and the pod was not idle: 3 requests left")
-	w.expectDrained("max")
-}
-
-func TestDrain_UntilIdleContinuesUnderAnotherManager(t *testing.T) {
-	t.Parallel()
-	w, pod, a := drainingUntilIdle(t, drain.Answer{Left: 3})
-	w.sleep(9 * time.Minute)
-	w.reconcile(pod)
-
-	t.Log("The next manager has not asked the pod.")
-	w.restart()
-	a.last, a.asked = drain.Answer{}, 0
-	w.r.visitor.Asker = a
-	w.reconcile(pod)
-	w.expectHooks("nobody knows whether it is idle", pod, "inPlaceUpdate preDelete")
-	if a.asked != 1 {
-		t.Errorf("the pod was asked %d times", a.asked)
-	}
-	w.sleep(time.Minute)
-	w.reconcile(pod)
-	w.expectHooks("max counts from the record", pod, "inPlaceUpdate")
-	w.expectDrained("max")
-}
-
-// TestDrain_UntilIdleOfACrashedPod: nothing is left that could be cut off.
-func TestDrain_UntilIdleOfACrashedPod(t *testing.T) {
-	t.Parallel()
-	w, pod, _ := drainingUntilIdle(t, drain.Answer{Failed: "connection refused"})
-	w.sleep(5 * time.Second)
-	w.reconcile(pod)
-	w.expectHooks("it runs, so it may be busy", pod, "inPlaceUpdate preDelete")
-	w.changePod(pod, func(pod *corev1.Pod) {
-		pod.Spec.Containers = []corev1.Container{{Name: "app"}}
-		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
-			Name: "app", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}},
-		}}
-	})
-	w.reconcile(pod)
-	w.expectDrained("idle")
 }

@@ -74,17 +74,6 @@ func TestNodeWithADeadline(t *testing.T) {
 	w.expectInService(pod)
 }
 
-// TestEndingPodIsNotPutInService: OpenKruise waits for it in vain, whatever its hooks.
-func TestEndingPodIsNotPutInService(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, keepsUnready)
-	pod := w.bornPod(w.cloneSet("web"), "web-1", condition(corev1.DisruptionTarget, corev1.ConditionTrue))
-	w.reconciles(pod, "it is about to be deleted")
-	w.expectEvents("OpenKruise waits", "Warning Ending hook preNormal waits: the pod is out of rotation before it ends: Kubernetes is about ")
-	w.changePod(pod, func(pod *corev1.Pod) { pod.Status.Conditions[1].Status = corev1.ConditionFalse })
-	w.reconciles(pod, "nothing came of it", registers, writes)
-}
-
 // TestGatedPodOfALostNode: it was out of rotation when its node died, and the registry is back.
 func TestGatedPodOfALostNode(t *testing.T) {
 	t.Parallel()
@@ -104,86 +93,4 @@ func condition(of corev1.PodConditionType, status corev1.ConditionStatus) func(*
 	return func(pod *corev1.Pod) {
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: of, Status: status})
 	}
-}
-
-// TestEndThatCannotBeRead: whoever announced it has to know that nobody acts on it.
-func TestEndThatCannotBeRead(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason string
-		write  func(*world, *corev1.Pod, string)
-		want   string
-		// corrected is how a time is written that is yet to come.
-		corrected func(time.Time) string
-	}{
-		"of the node": {"a handler or a person writes it", func(w *world, _ *corev1.Pod, text string) {
-			w.changeNode("node-1", func(node *corev1.Node) { node.Annotations = map[string]string{lifecycle.AnnotationEndsAt: text} })
-		}, `annotation rollcall.dev/ends-at of node node-1 is "in 2 minutes", which is not a time: set it to a time such as 2026-11-27T12:00:00Z`,
-			func(at time.Time) string { return at.Format(time.RFC3339) }},
-		"of the pod": {"an eviction would be let through from under it", func(w *world, pod *corev1.Pod, text string) {
-			w.changePod(pod, annotated(lifecycle.AnnotationEndsAt, text))
-		}, `annotation rollcall.dev/ends-at of the pod is "in 2 minutes", which is not a time: remove it`, lifecycle.NotBefore},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			w.node("node-1")
-			pod := w.servingPods(1, onNode("node-1"))[0]
-			tc.write(w, pod, "in 2 minutes")
-			w.reconcile(pod)
-			w.expectEvents(tc.reason, "Warning InvalidPod "+tc.want)
-			w.expectWaits(tc.reason, Wait{Reason: "InvalidPod", Since: w.clock.Now()})
-			w.reconcile(pod)
-			w.expectEvents("once")
-			w.expectInService(pod)
-
-			tc.write(w, pod, tc.corrected(w.clock.Now().Add(time.Hour)))
-			w.reconcile(pod)
-			w.expectEvents("it is corrected", "Normal Resolved InvalidPod ")
-		})
-	}
-}
-
-// TestUnknownName: a misspelt annotation has no effect, which a person has to know, and nothing waits for it.
-func TestUnknownName(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPods(1)[0]
-	w.changePod(pod, annotated("rollcall.dev/drian", "60s"))
-	w.reconcile(pod)
-	w.expectEvents("", "Warning InvalidPod the pod has annotation rollcall.dev/drian, which Rollcall does not know: did you mean rollcall.dev/drain?")
-	w.reconcile(pod)
-	w.expectEvents("once")
-	w.expectInService(pod)
-	w.changePod(pod, func(pod *corev1.Pod) { delete(pod.Annotations, "rollcall.dev/drian") })
-	w.reconcile(pod)
-	w.expectEvents("it is corrected", "Normal Resolved InvalidPod ")
-}
-
-// TestUnreadyTarget: a cloud's webhook adds the gate to pods that are behind its load balancer.
-func TestUnreadyTarget(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	pod := w.bornPod(w.cloneSet("web"), "web-1", func(pod *corev1.Pod) {
-		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: lifecycle.ConditionInRotation}, {ConditionType: "target-health.elbv2.k8s.aws/web"}}
-		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: "target-health.elbv2.k8s.aws/web", Status: corev1.ConditionTrue})
-	})
-	w.reconcile(pod)
-	w.expectEvents("nothing waits for it, and an update in place loses requests",
-		"Warning UnreadyTarget the pod has readiness gate target-health.elbv2.k8s.aws/web, by which a cloud load balancer registers the pod.")
-	w.expectInService(pod)
-}
-
-// TestInjectedPort: a webhook has put a container before the application's, and clients are given its port.
-func TestInjectedPort(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	pod := w.bornPod(w.cloneSet("web"), "web-1", func(pod *corev1.Pod) {
-		proxy := corev1.Container{Name: "proxy", Ports: []corev1.ContainerPort{{ContainerPort: 15090}}}
-		pod.Spec.Containers = append([]corev1.Container{proxy}, pod.Spec.Containers...)
-	})
-	w.reconcile(pod)
-	w.expectEvents("nothing waits for it, and clients can't reach the application",
-		"Warning UnreachableEntry the pod's port is 15090, of container proxy, which the workload's template lacks, and not 8080, of container main")
-	w.expectInService(pod)
 }

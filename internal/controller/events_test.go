@@ -21,6 +21,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/podqueue"
 	"github.com/rollcall-dev/rollcall/internal/visit"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
@@ -42,11 +43,12 @@ func TestQueueAfterAWorkloadChanged(t *testing.T) {
 	updated := func(w *world, old, now *kruisev1alpha1.CloneSet) {
 		w.r.workloadEvents().Update(w.Context(), event.TypedUpdateEvent[client.Object]{ObjectOld: old, ObjectNew: now}, w.queue)
 	}
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		happen func(w *world, web *kruisev1alpha1.CloneSet)
 		want   []string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"its status changed": {"each pod that becomes ready changes it, and nothing follows from it",
 			func(w *world, web *kruisev1alpha1.CloneSet) { updated(w, web, web) }, nil},
 		"its replicas changed": {"an autoscaler sets them all day", func(w *world, web *kruisev1alpha1.CloneSet) {
@@ -65,29 +67,27 @@ func TestQueueAfterAWorkloadChanged(t *testing.T) {
 			w.pod(heir, "web-3")
 			updated(w, web, heir)
 		}, []string{"web-1", "web-2", "web-3"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			web, api := w.cloneSet("web"), w.cloneSet("api")
-			w.pod(web, "web-1")
-			w.pod(web, "web-2")
-			w.pod(api, "api-1")
-			tc.happen(w, web)
-			w.expectAsked(tc.reason, tc.want...)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		w := newWorld(t)
+		web, api := w.cloneSet("web"), w.cloneSet("api")
+		w.pod(web, "web-1")
+		w.pod(web, "web-2")
+		w.pod(api, "api-1")
+		tc.happen(w, web)
+		w.expectAsked(tc.reason, tc.want...)
+	})
 }
 
 // TestHooksThatAreTakenAway: the next update would not wait for the registry, and no pod shows that.
 func TestHooksThatAreTakenAway(t *testing.T) {
 	t.Parallel()
 	const lost = "Warning HooksRemoved spec.lifecycle lost Rollcall's handlers of "
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		change func(*kruisev1alpha1.CloneSet)
 		want   []string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"all of them": {"a writer of whole objects knows none of them", func(web *kruisev1alpha1.CloneSet) { web.Spec.Lifecycle = nil },
 			[]string{lost + "preNormal, inPlaceUpdate, preDelete"}},
 		"one of them": {"OpenKruise still waits at the others", func(web *kruisev1alpha1.CloneSet) { web.Spec.Lifecycle.PreDelete = nil },
@@ -105,18 +105,15 @@ func TestHooksThatAreTakenAway(t *testing.T) {
 		"it is being deleted": {"nothing is updated any more", func(web *kruisev1alpha1.CloneSet) {
 			web.Spec.Lifecycle, web.DeletionTimestamp = nil, &metav1.Time{Time: testEpoch()}
 		}, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			web := w.cloneSet("web")
-			now := web.DeepCopy()
-			now.Generation++
-			tc.change(now)
-			w.r.workloadEvents().Update(w.Context(), event.TypedUpdateEvent[client.Object]{ObjectOld: web, ObjectNew: now}, w.queue)
-			w.expectEvents(tc.reason, tc.want...)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		w := newWorld(t)
+		web := w.cloneSet("web")
+		now := web.DeepCopy()
+		now.Generation++
+		tc.change(now)
+		w.r.workloadEvents().Update(w.Context(), event.TypedUpdateEvent[client.Object]{ObjectOld: web, ObjectNew: now}, w.queue)
+		w.expectEvents(tc.reason, tc.want...)
+	})
 }
 
 func TestAppliedSettingsBringEveryPodUp(t *testing.T) {

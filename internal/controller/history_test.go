@@ -17,6 +17,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/history"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/logged"
 )
 
@@ -36,6 +37,9 @@ func (w *world) expectHistory(reason string, h *history.History, want ...string)
 	var got []string
 	for _, l := range h.Lines() {
 		line := strings.Join(strings.Fields(fmt.Sprint(l.Kind, " ", l.Hook, " ", l.Endpoint, " ", l.Writer, " ", l.By)), " ")
+		if l.Kind == history.Registered {
+			line += " in " + l.State
+		}
 		if l.Kind == history.Released {
 			line += fmt.Sprintf(": %s, %d entries, drain %gs", l.Rotation, len(l.Entries), l.DrainMin)
 		}
@@ -78,11 +82,11 @@ func TestHistory_OfALife(t *testing.T) {
 		w.reconcile(pod)
 	})
 	w.expectHistory("", h,
-		"registered 10.0.0.1:8080",
+		"registered 10.0.0.1:8080 in PreparingNormal",
 		"released preNormal acknowledgement: in, 1 entries, drain 0s",
 		"taken out 10.0.0.1:8080", "drain begun", "drain ended fixed",
 		"released inPlaceUpdate acknowledgement: out, 1 entries, drain 15s",
-		"registered 10.0.0.1:8080",
+		"registered 10.0.0.1:8080 in Updated",
 		"released inPlaceUpdate acknowledgement: in, 1 entries, drain 0s",
 		"removed 10.0.0.1:8080", "drain begun", "drain ended fixed",
 		"released preDelete acknowledgement: removed, 1 entries, drain 15s",
@@ -101,39 +105,32 @@ func TestHistory_ByTheTable(t *testing.T) {
 	oneKey := func(web *kruisev1alpha1.CloneSet) {
 		web.Spec.Lifecycle.PreNormal.LabelsHandler = web.Spec.Lifecycle.InPlaceUpdate.LabelsHandler
 	}
-	ends := func(phase corev1.PodPhase) func(*corev1.Pod) {
-		return func(pod *corev1.Pod) { unready(pod); pod.Status.Phase = phase }
-	}
+	evicted := func(pod *corev1.Pod) { unready(pod); pod.Status.Phase = corev1.PodFailed }
 	const removed, released = "removed 10.0.0.1:8080", "released preDelete acknowledgement: removed, 1 entries, drain 0s"
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason   string
 		workload []func(*kruisev1alpha1.CloneSet)
 		happens  func(w *world, pod *corev1.Pod)
 		want     []string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"evicted by kubelet": {"row 1 releases every hook of a pod that ends", nil, func(w *world, pod *corev1.Pod) {
-			w.changePod(pod, ends(corev1.PodFailed))
-		}, []string{removed, released}},
-		"ended by itself": {"row 1 is for a pod that has succeeded too", nil, func(w *world, pod *corev1.Pod) {
-			w.changePod(pod, ends(corev1.PodSucceeded))
+			w.changePod(pod, evicted)
 		}, []string{removed, released}},
 		"scaled in, with one key for preNormal and inPlaceUpdate": {
 			"row 2 clears preNormal, whichever other hook has the key", []func(*kruisev1alpha1.CloneSet){oneKey},
 			func(w *world, pod *corev1.Pod) { w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete) }, []string{removed, released},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			pod := w.servingPod(w.cloneSet("web", tc.workload...), "web-1")
-			h := w.history(func() {
-				tc.happens(w, pod)
-				w.reconcile(pod)
-			})
-			w.expectHistory(tc.reason, h, tc.want...)
-			w.expectFindings(h)
+	}, func(t *testing.T, tc row) {
+		w := newWorld(t)
+		pod := w.servingPod(w.cloneSet("web", tc.workload...), "web-1")
+		h := w.history(func() {
+			tc.happens(w, pod)
+			w.reconcile(pod)
 		})
-	}
+		w.expectHistory(tc.reason, h, tc.want...)
+		w.expectFindings(h)
+	})
 }
 
 // TestHistory_ByProceedAfter: the pod is updated while clients are given it, which is shown, and its entry is taken out later.
@@ -153,7 +150,7 @@ func TestHistory_ByProceedAfter(t *testing.T) {
 		w.reconcileIn(pod, appspub.LifecycleStateUpdating, unready)
 	})
 	w.expectHistory("a person sees who has released it", h,
-		"registered 10.0.0.1:8080", "released preNormal acknowledgement: in, 1 entries, drain 0s",
+		"registered 10.0.0.1:8080 in PreparingNormal", "released preNormal acknowledgement: in, 1 entries, drain 0s",
 		"released inPlaceUpdate proceedAfter: out, 1 entries, drain 0s", "taken out 10.0.0.1:8080",
 	)
 	w.expectFindings(h, history.LeftInRotation)
@@ -170,7 +167,7 @@ func TestHistory_BySkip(t *testing.T) {
 		w.reconcile(pod)
 	})
 	w.expectHistory("", h,
-		"registered 10.0.0.1:8080", "released preNormal acknowledgement: in, 1 entries, drain 0s",
+		"registered 10.0.0.1:8080 in PreparingNormal", "released preNormal acknowledgement: in, 1 entries, drain 0s",
 		"removed 10.0.0.1:8080", "drain begun", "released preDelete skip: removed, 1 entries, drain 15s",
 	)
 	w.expectFindings(h)
@@ -199,7 +196,7 @@ func TestHistory_OfADrain(t *testing.T) {
 		w.expectHooks("", pod, "inPlaceUpdate")
 	})
 	w.expectHistory("", h,
-		"registered 10.0.0.1:8080", "released preNormal acknowledgement: in, 1 entries, drain 0s",
+		"registered 10.0.0.1:8080 in PreparingNormal", "released preNormal acknowledgement: in, 1 entries, drain 0s",
 		"removed 10.0.0.1:8080", "drain begun", "removed 10.0.0.1:8080", "drain begun", "drain ended idle",
 		"released preDelete acknowledgement: removed, 1 entries, drain 5s",
 	)

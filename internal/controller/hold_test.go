@@ -40,27 +40,3 @@ func TestHeldPod(t *testing.T) {
 	w.reconcile(pod)
 	w.expectInService(pod)
 }
-
-// TestHeldPodIsPutBack as soon as the annotation is removed.
-func TestHeldPodIsPutBack(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPods(1)[0]
-	w.changePod(pod, w.held(time.Hour))
-	w.reconcile(pod)
-	w.expectNotInService(pod)
-	w.changePod(pod, func(pod *corev1.Pod) { delete(pod.Annotations, lifecycle.AnnotationHold) })
-	w.reconcile(pod)
-	w.expectInService(pod)
-}
-
-// TestHoldThatCannotBeRead: the pod stays in rotation, and whoever wrote it has to know.
-func TestHoldThatCannotBeRead(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPods(1)[0]
-	w.changePod(pod, annotated(lifecycle.AnnotationHold, "for an hour"))
-	w.reconcile(pod)
-	w.expectInService(pod)
-	w.expectEvents("it has no effect", `Warning InvalidPod annotation rollcall.dev/hold is "for an hour", and begins with no time`)
-}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -85,7 +84,7 @@ func (w *world) expectLosers(why string, want ...*corev1.Pod) {
 func (w *world) expectLooks(why string, got []lifecycle.PodID, want []*corev1.Pod) {
 	w.Helper()
 	select {
-	case <-w.r.Tracker.Signal():
+	case <-w.r.Tracker.Signal:
 	default:
 		if len(want) > 0 {
 			w.Fatalf("there is no signal to look\nwhy: %s", why)
@@ -98,46 +97,6 @@ func (w *world) expectLooks(why string, got []lifecycle.PodID, want []*corev1.Po
 	if !slices.Equal(got, wanted) {
 		w.Fatalf("to be looked at are %v, want %v\nwhy: %s", got, wanted, why)
 	}
-}
-
-// TestPodThatWasOnlyTakenOutWaitsForAList: the record says where, and not where the manager before had put it in service.
-func TestPodThatWasOnlyTakenOutWaitsForAList(t *testing.T) {
-	t.Parallel()
-	w, pod := born(t, with(func(r *Registry) { r.Lister = noLister{} }))
-	w.losesWrite(pod)
-	in := w.instance(pod, "web", 8080)
-	w.restart()
-	w.reconcileIn(pod, appspub.LifecycleStateNormal, unready, annotated(service.AnnotationServices, "api=9090"))
-	if record := w.record(pod); !record.Exists() || record.WasInService() {
-		t.Fatalf("got record %+v, want one that it was taken out and never in service", record)
-	}
-	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
-	w.expectHooks("clients may be given the pod", pod, "inPlaceUpdate preDelete")
-
-	w.compare(w.listing(Listing{Entries: []registry.Entry{{Instance: in, State: registry.InService}}}))
-	w.reconcile(pod)
-	w.expectAbsent(pod)
-	w.expectHooks("", pod, "inPlaceUpdate")
-}
-
-// TestPodWithoutARecordWaitsForListsOfAllRegistries: where its annotation does not parse, it may be in any.
-func TestPodWithoutARecordWaitsForListsOfAllRegistries(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.withRegistry("new")
-	w.apply(func(s *choices) {
-		for name, reg := range s.Registries {
-			reg.Lister = noLister{}
-			s.Registries[name] = reg
-		}
-	})
-	pod := w.bornPod(w.cloneSet("web", inRegistries("default,new")), "web-1")
-	w.losesWrite(pod)
-	w.restart()
-	w.changePod(pod, annotated(service.AnnotationRegistries, "nonsense"))
-	w.compare(w.listing(Listing{}))
-	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
-	w.expectHooks("the other registry has the pod in service", pod, "inPlaceUpdate preDelete")
 }
 
 // noLister is a registry that could list.

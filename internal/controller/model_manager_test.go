@@ -101,7 +101,7 @@ func (m *model) lead() {
 	m.manager.PodReconciler = New(Options{
 		Client: c, Pods: clusterstate.PodsThrough(c), APIReader: live, Recorder: modelRecorder{m}, Tracker: tracker.New(), State: clusterstate.New(c, clusterstate.PodsThrough(c), nil),
 		Releases: metrics.NewReleaseMetrics(prometheus.NewRegistry()), Workers: 1, Clock: m.clock,
-		Ahead: func() time.Duration { return 0 },
+		Ahead: func() time.Duration { return 0 }, PodCondition: func() bool { return false }, NoCondition: func() string { return "" }, Asker: mute{},
 	})
 	if err := m.manager.started(context.Background(), &m.manager.queue); err != nil {
 		panic(err)

@@ -107,43 +107,6 @@ func TestOneEntryHasTwoKeys(t *testing.T) {
 	}
 }
 
-// TestPodLeavesAnotherServerWithItsNextUpdate: two names may be one server, and may be two.
-func TestPodLeavesAnotherServerWithItsNextUpdate(t *testing.T) {
-	t.Parallel()
-	for name, restarts := range map[string]bool{"the same leader": false, "the next leader": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w, pod, app := servingApp(t, another)
-			server := fakeregistry.New(fakeregistry.Memory(t.Context()))
-			w.apply(func(s *choices) {
-				s.Registries = maps.Clone(s.Registries)
-				s.Registries["another"] = Registry{Calls: server, Steerer: server}
-			})
-			moved := server.App(w.instance(pod, "web", 8080))
-			moved.Register()
-			w.changePod(pod, annotated(service.AnnotationRegistries, "another=app"))
-			w.reconcile(pod)
-			w.expectApp("it may be the entry that the pod has there", app, registry.InService)
-			if restarts {
-				w.restart()
-				w.reconcile(pod)
-			}
-			w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
-			w.expectApp("clients of the former server are given the pod too", app, registry.OutOfService)
-			w.expectApp("", moved, registry.OutOfService)
-			w.reconcileIn(pod, appspub.LifecycleStateUpdating)
-			w.reconcileIn(pod, appspub.LifecycleStateUpdated)
-			w.expectApp("it has left", app, registry.OutOfService)
-			w.expectApp("", moved, registry.InService)
-			for _, in := range w.record(pod).Instances {
-				if in.Registry != "another" {
-					t.Errorf("the record still has %v, which the pod has left", in)
-				}
-			}
-		})
-	}
-}
-
 // TestLateCallByAnotherKeyIsWaitedFor: what timed out by the former key may still take out what was put in by the present one.
 func TestLateCallByAnotherKeyIsWaitedFor(t *testing.T) {
 	t.Parallel()

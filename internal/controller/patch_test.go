@@ -15,6 +15,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/observe"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/waiting"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestWriteThatFailsForLongIsShown(t *testing.T) {
@@ -35,15 +36,15 @@ func TestWriteThatFailsForLongIsShown(t *testing.T) {
 	w.expectEvents("most failures pass by themselves")
 	w.expectWaits("the write may pass with the next try", draining)
 	w.expectResult("the back-off has grown meanwhile", w.reconcile(pod), 4*backoffBase)
-	w.expectWaits("a person has to look", Wait{Hook: "inPlaceUpdate", Reason: "PatchRefused", Since: moved})
+	w.expectWaits("a person has to look", Wait{Hook: "inPlaceUpdate", Reason: "APIServerFailed", Since: moved})
 	w.reconcile(pod)
-	w.expectEvents("once", "Warning RolloutWaits pod web-1 has waited for 1m15s, reason PatchRefused: ",
-		"Warning PatchRefused hook inPlaceUpdate waits: patching the pod: Internal error occurred: failed calling webhook")
+	w.expectEvents("once", "Warning RolloutWaits pod web-1 has waited for 1m15s, reason APIServerFailed: ",
+		"Warning APIServerFailed hook inPlaceUpdate waits: patching the pod: Internal error occurred: failed calling webhook")
 
 	w.patching(nil)
 	w.reconcile(pod)
 	w.expectHooks("", pod, "preDelete")
-	w.expectEvents("a person may stop looking", "Normal Resolved PatchRefused resolved")
+	w.expectEvents("a person may stop looking", "Normal Resolved APIServerFailed resolved")
 	w.sleep(time.Hour)
 	w.kruiseMoves(pod, appspub.LifecycleStateUpdated)
 	w.patching(away)
@@ -64,26 +65,19 @@ func TestPodThatMovesOnWhileItIsArmed(t *testing.T) {
 // TestPodThatIsDescribedAnewWhileItIsArmed: the answer to that write shows what the cache has yet to see.
 func TestPodThatIsDescribedAnewWhileItIsArmed(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(*corev1.Pod){
+	expect.Each(t, map[string]func(*corev1.Pod){
 		"by an annotation": annotated(service.AnnotationServices, "payments=8080"),
 		"by a label":       func(pod *corev1.Pod) { pod.Labels["app"] = "payments" },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			pod := w.bornPod(w.cloneSet("web"), "web-1", func(p *corev1.Pod) { p.Finalizers = nil })
-			w.patching(func(attempt func() error) error {
-				w.patching(nil)
-				w.changePod(pod, change)
-				return attempt()
-			})
-			w.expectResult("the change brings the pod back, or this does", w.reconcile(pod), backoffBase)
-			w.expectJournal("no call rests on what is past", writes)
-			w.expectHooks("it is armed", pod, "inPlaceUpdate preDelete")
-			w.reconciles(pod, "as it is described by now", "Register payments@10.0.0.1:8080", writes)
-			w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
-		})
-	}
+	}, func(t *testing.T, change func(*corev1.Pod)) {
+		w := newWorld(t)
+		pod := w.bornPod(w.cloneSet("web"), "web-1", func(p *corev1.Pod) { p.Finalizers = nil })
+		w.beforeTheNextWrite(func() { w.changePod(pod, change) })
+		w.expectResult("the change brings the pod back, or this does", w.reconcile(pod), backoffBase)
+		w.expectJournal("no call rests on what is past", writes)
+		w.expectHooks("it is armed", pod, "inPlaceUpdate preDelete")
+		w.reconciles(pod, "as it is described by now", "Register payments@10.0.0.1:8080", writes)
+		w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
+	})
 }
 
 // TestWhatTheCacheDropsIsNoChange: the answer to the arming write has it, and the pod as it was read has not.
@@ -91,11 +85,7 @@ func TestWhatTheCacheDropsIsNoChange(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	pod := w.bornPod(w.cloneSet("web"), "web-1", func(p *corev1.Pod) { p.Finalizers = nil })
-	w.patching(func(attempt func() error) error {
-		w.patching(nil)
-		w.changePod(pod, annotated(corev1.LastAppliedConfigAnnotation, "{}"))
-		return attempt()
-	})
+	w.beforeTheNextWrite(func() { w.changePod(pod, annotated(corev1.LastAppliedConfigAnnotation, "{}")) })
 	w.reconciles(pod, "it is described as before", writes, registers, writes)
 }
 
@@ -122,8 +112,8 @@ func TestWriteThatAlwaysConflictsIsShown(t *testing.T) {
 	w.expectEvents("the pod has moved on, most likely, and an event of that follows")
 	w.sleep(waiting.RolloutPatience)
 	w.reconcile(pod)
-	w.expectEvents("it passes with no other event", "Warning RolloutWaits pod web-1 has waited for 1m0s, reason PatchRefused: ",
-		`Warning PatchRefused hook inPlaceUpdate waits: the pod has moved on: Operation cannot be fulfilled on pods "web-1": admission webhook `+
+	w.expectEvents("it passes with no other event", "Warning RolloutWaits pod web-1 has waited for 1m0s, reason APIServerFailed: ",
+		`Warning APIServerFailed hook inPlaceUpdate waits: the pod has moved on: Operation cannot be fulfilled on pods "web-1": admission webhook `+
 			`"policy.example.com" denied it`)
 }
 

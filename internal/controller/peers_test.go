@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // tell gives the manager the cache's event for the pod as it is.
@@ -42,27 +43,6 @@ func (w *world) servingPods(n int, change ...func(*corev1.Pod)) []*corev1.Pod {
 	}
 	w.queue.take()
 	return pods
-}
-
-// TestRegistryThatWasNeverAskedHoldsNoPod: its circuit breaker has been open since the pod came.
-func TestRegistryThatWasNeverAskedHoldsNoPod(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	other := w.withRegistry("new")
-	other.Fail(anyCall(), errors.New("down"))
-	nothing := w.listing(Listing{})
-	nothing.Registry, nothing.Entries = "new", nil
-	w.compare(nothing)
-	web := w.cloneSet("web", inRegistries("default,new"), func(web *kruisev1alpha1.CloneSet) { web.Spec.Lifecycle.PreNormal = nil })
-	for i := range 5 {
-		w.reconcile(w.bornPod(web, fmt.Sprintf("tries-%d", i), inState(appspub.LifecycleStateNormal)))
-	}
-	pod := w.bornPod(web, "web-1", inState(appspub.LifecycleStateNormal))
-	w.reconcile(pod)
-	w.takeJournal()
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconcile(pod)
-	w.expectHooks("no call was made there", pod, "inPlaceUpdate")
 }
 
 func TestPanicKeepsWhatIsIn(t *testing.T) {
@@ -130,91 +110,17 @@ func (w *world) anotherLeads(pods []*corev1.Pod) {
 	w.takeEvents()
 }
 
-// expectPanic: the pod turns unready and stays in service, since so many pods are not ready; or it is taken out where none is said.
-func (w *world) expectPanic(pod *corev1.Pod, inPanic string) {
-	w.Helper()
-	w.turn(pod, unready)
-	w.takeEvents()
-	w.reconcile(pod)
-	w.tell(pod)
-	if inPanic == "" {
-		w.expectEvents("no Warning")
-		w.expectNotInService(pod)
-		return
-	}
-	w.expectEvents("", "Warning PanicThreshold "+inPanic)
-	w.expectInService(pod)
-}
-
-// TestPanicCountsNoPodThatOnlyStarts: a new leader takes such pods out to be sure, and writes that down.
-func TestPanicCountsNoPodThatOnlyStarts(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	web := w.cloneSet("web")
-	starting := w.startingPods(web, 5)
-	var serve []*corev1.Pod
-	for i := range 4 {
-		serve = append(serve, w.servingPod(web, fmt.Sprintf("web-%d", i+1)))
-	}
-	all := slices.Concat(serve, starting)
-	w.anotherLeads(all)
-	if !w.record(starting[0]).Exists() {
-		t.Fatal("it was not taken out")
-	}
-	w.expectPanic(serve[0], "")
-
-	t.Log("What was in service counts for as long as it is out, whichever manager leads.")
-	w.anotherLeads(all)
-	w.expectPanic(serve[1], "")
-	w.expectPanic(serve[2], "3 of the 4 pods")
-
-	t.Log("One that has started counts from then on.")
-	w.turn(starting[0], ready)
-	w.reconcile(starting[0])
-	w.tell(starting[0])
-	w.expectInService(starting[0])
-	w.expectPanic(starting[0], "4 of the 5 pods")
-
-	t.Log("The panic keeps none of those in that still start.")
-	w.takeJournal()
-	w.anotherLeads(all)
-	if got := w.takeJournal(); !slices.Contains(got, "FailOver web@10.0.0.2:8080") || slices.Contains(got, "FailOver web@10.0.0.1:8080") {
-		t.Errorf("calls and writes are %q, want %s taken out and %s kept", got, starting[1].Name, starting[0].Name)
-	}
-	w.turn(starting[1], ready)
-	w.reconcile(starting[1])
-	w.expectInService(starting[1])
-}
-
-// TestWhatCountsForAPanicAfterAnotherLeads: what happened to a pod before that leader took it out.
+// TestWhatCountsForAPanicAfterAnotherLeads: that leader took the pod out, and knows what came before by its record alone, whose rows are in plan
+// and lifecycle, or by a list.
 func TestWhatCountsForAPanicAfterAnotherLeads(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		before func(w *world, pod *corev1.Pod)
 		want   bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"nothing": {"it was never in service", func(*world, *corev1.Pod) {}, false},
-		"was updated in place": {"it was not in service for that either", func(w *world, pod *corev1.Pod) {
-			for _, state := range []appspub.LifecycleStateType{
-				appspub.LifecycleStatePreparingUpdate, appspub.LifecycleStateUpdating, appspub.LifecycleStateUpdated,
-			} {
-				w.anotherLeads(nil)
-				w.reconcileIn(pod, state)
-			}
-			w.kruiseMoves(pod, appspub.LifecycleStateNormal)
-		}, false},
-		"a deletion was cancelled": {"it was never in service", func(w *world, pod *corev1.Pod) {
-			w.anotherLeads(nil)
-			w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
-			w.kruiseMoves(pod, appspub.LifecycleStateNormal)
-		}, false},
-		"was in service": {"it had a moment", func(w *world, pod *corev1.Pod) {
-			w.turn(pod, ready)
-			w.reconcile(pod)
-			w.turn(pod, unready)
-			w.reconcile(pod)
-		}, true},
 		"was in service, and updated in place": {"out for the update, it was in service before", func(w *world, pod *corev1.Pod) {
 			w.turn(pod, ready)
 			w.reconcile(pod)
@@ -230,13 +136,6 @@ func TestWhatCountsForAPanicAfterAnotherLeads(t *testing.T) {
 			w.restart()
 			w.resync(Listing{})
 		}, true},
-		"a write after the Register was lost": {"this manager knows", func(w *world, pod *corev1.Pod) {
-			w.anotherLeads([]*corev1.Pod{pod})
-			w.turn(pod, ready)
-			w.losesWrite(pod)
-			w.turn(pod, unready)
-			w.reconcile(pod)
-		}, true},
 		"was in service in one of its registries": {"the other is down", func(w *world, pod *corev1.Pod) {
 			w.anotherLeads([]*corev1.Pod{pod})
 			w.withRegistry("new").Fail(anyCall(), errors.New("down"))
@@ -245,24 +144,16 @@ func TestWhatCountsForAPanicAfterAnotherLeads(t *testing.T) {
 			w.reconcile(pod)
 			w.turn(pod, unready)
 		}, true},
-		"a record of before": {"it says no more than that the pod was taken out", func(w *world, pod *corev1.Pod) {
-			w.forgedRecord(pod, "default")
-		}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			pod := w.startingPods(w.cloneSet("web"), 1)[0]
-			tc.before(w, pod)
-			w.tell(pod)
-			w.reconcile(pod)
-			w.anotherLeads([]*corev1.Pod{pod})
-			found := w.r.State.Panics.Of(pod.Namespace, w.record(pod), &w.r.settings.Load().Rules)
-			if got := found.Peers.All == 1; got != tc.want {
-				t.Errorf("it counts: %t, want %t: %s; its record is %+v", got, tc.want, tc.reason, w.record(pod))
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		w := newWorld(t)
+		pod := w.startingPods(w.cloneSet("web"), 1)[0]
+		tc.before(w, pod)
+		w.tell(pod)
+		w.reconcile(pod)
+		w.anotherLeads([]*corev1.Pod{pod})
+		found := w.r.State.Panics.Of(pod.Namespace, w.record(pod), &w.r.settings.Load().Rules)
+		expect.Equal(t, tc.want, found.Peers.All == 1, "it counts: %s; its record is %+v", tc.reason, w.record(pod))
+	})
 }
 
 // TestPanicCountsWhatWasRestored: an API server that was restored from a backup has older versions of its pods, and these count.

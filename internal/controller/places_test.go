@@ -20,6 +20,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
@@ -110,58 +111,30 @@ func TestPodWithoutItsPlaceWaits(t *testing.T) {
 	w.leaves(pod)
 }
 
-// TestPolicyLooksAtTheNameWithoutItsPlace, and who has a name is a matter of the place.
-func TestPolicyLooksAtTheNameWithoutItsPlace(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, placedBy("{label:"+teamKey+"}"), allowed("*", "", "web"))
-	first := w.servingPod(w.cloneSet("web"), "web-1", labelled(teamKey, "a"))
-	w.expectServices("the policy allows web", first, "a/web")
-	refused := w.bornPod(w.cloneSet("api"), "api-1", labelled(teamKey, "a"))
-	w.expectRefused(refused, `ServiceNotAllowed service.allowed in the configuration does not give service "api" to namespace shop`)
-	staging := w.cloneSet("web", inNamespace("staging"))
-	w.expectRefused(w.bornPod(staging, "web-2", labelled(teamKey, "a")), `ServiceNotAllowed service "a/web" belongs to namespace shop`)
-	w.expectJoins(w.bornPod(staging, "web-3", labelled(teamKey, "b")))
-}
-
-// TestAppInAPlace: Rollcall steers the application's own entry there.
-func TestAppInAPlace(t *testing.T) {
-	t.Parallel()
-	w := steering(t, placedBy("{namespace}"))
-	pod := w.bornPod(w.cloneSet("web"), "web-1")
-	app := w.registry.App(w.instance(pod, "shop/web", 8080))
-	app.Register()
-	w.reconciles(pod, "it is found in rotation", "AppRegister shop/web@10.0.0.1:8080", writes)
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-	w.reconcile(pod)
-	w.expectApp("it was taken out", app, registry.OutOfService)
-}
-
 // TestAppOfAnotherPlaceAtTheAddress: that another place's pod has the name and the address by now leaves the entry that was the dead pod's.
 func TestAppOfAnotherPlaceAtTheAddress(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason, team string
 		want         registry.State
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"the same place": {"it is that pod's by now", "a", registry.InService},
 		"another place":  {"nobody else takes it out", "b", registry.OutOfService},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := steering(t, placedBy("{label:"+teamKey+"}"))
-			web := w.cloneSet("web")
-			pod := w.bornPod(web, "web-1", labelled(teamKey, "a"))
-			app := w.registry.App(w.instance(pod, "a/web", 8080))
-			app.Register()
-			w.reconcile(pod)
-			w.kruiseMoves(pod, appspub.LifecycleStateNormal)
-			w.reconcile(pod)
-			w.bornPod(web, "web-2", labelled(teamKey, tc.team), func(p *corev1.Pod) { p.Status.PodIP = pod.Status.PodIP })
-			w.removePod(pod)
-			w.reconcile(pod)
-			w.expectApp(tc.reason, app, tc.want)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		w := steering(t, placedBy("{label:"+teamKey+"}"))
+		web := w.cloneSet("web")
+		pod := w.bornPod(web, "web-1", labelled(teamKey, "a"))
+		app := w.registry.App(w.instance(pod, "a/web", 8080))
+		app.Register()
+		w.reconcile(pod)
+		w.kruiseMoves(pod, appspub.LifecycleStateNormal)
+		w.reconcile(pod)
+		w.bornPod(web, "web-2", labelled(teamKey, tc.team), func(p *corev1.Pod) { p.Status.PodIP = pod.Status.PodIP })
+		w.removePod(pod)
+		w.reconcile(pod)
+		w.expectApp(tc.reason, app, tc.want)
+	})
 }
 
 // TestAppWithAnotherNameInAPlace: what people write is the name alone.
@@ -197,58 +170,40 @@ func TestPodWithoutARecordWaitsForItsPlace(t *testing.T) {
 	w.expectHooks("", pod, "inPlaceUpdate")
 }
 
-// TestPodThatIsNewAndMayBeOlder: an earlier leader may have registered it, which only a list of its place denies.
-func TestPodThatIsNewAndMayBeOlder(t *testing.T) {
-	t.Parallel()
-	for _, answers := range []bool{false, true} {
-		w := newWorld(t, placedBy("{namespace}"))
-		w.compare(w.listing(covering(answers)))
-		pod := w.bornPod(w.cloneSet("web"), "web-1", unready)
-		w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
-		asked := slices.ContainsFunc(w.takeJournal(), func(line string) bool { return strings.HasPrefix(line, "Deregister") })
-		if asked == answers {
-			t.Errorf("its place answers: %t, asked to deregister it: %t", answers, asked)
-		}
-	}
-}
-
 // TestLabelThatLeadsToARefusedPlace: the pods stay in rotation where they are, as long as it takes, also with a new leader.
 func TestLabelThatLeadsToARefusedPlace(t *testing.T) {
 	t.Parallel()
-	for name, value := range map[string]string{"a place that is refused": "forbidden", "no place": ""} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, placedBy("{nsLabel:tier}"))
-			w.relabel("tier", "gold")
-			pod := w.servingPod(w.cloneSet("web"), "web-1")
-			kept := func(why string) {
-				t.Helper()
-				w.expectServices(why, pod, "gold/web")
-				if got := w.r.Tracker.Kept("default"); len(got) != 1 || got[0].Service != "gold/web" {
-					t.Fatalf("%d entries are renewed, want the one in the old place: %s", len(got), why)
-				}
+	expect.Each(t, map[string]string{"a place that is refused": "forbidden", "no place": ""}, func(t *testing.T, value string) {
+		w := newWorld(t, placedBy("{nsLabel:tier}"))
+		w.relabel("tier", "gold")
+		pod := w.servingPod(w.cloneSet("web"), "web-1")
+		kept := func(why string) {
+			t.Helper()
+			w.expectServices(why, pod, "gold/web")
+			if got := w.r.Tracker.Kept("default"); len(got) != 1 || got[0].Service != "gold/web" {
+				t.Fatalf("%d entries are renewed, want the one in the old place: %s", len(got), why)
 			}
-			w.registry.Fail(fakeregistry.Match{Op: fakeregistry.OpRegister, Service: "forbidden/web"}, registry.Terminal(errors.New("403")))
-			w.relabel("tier", value)
-			for _, leader := range []string{"this leader", "the next one"} {
-				w.reconcile(pod)
-				kept(leader + ": it has joined nowhere else")
-				got := w.compare(Listing{Registry: "default", Asked: w.clock.Now().Add(time.Second), Coverage: lifecycle.Coverage{
-					Template: "{nsLabel:tier}", Places: map[string]bool{"forbidden": false},
-				}})
-				w.sleep(time.Minute)
-				if len(got.Missing) > 0 {
-					t.Errorf("%s: %v is missing, and no list covers it", leader, got.Missing)
-				}
-				w.reconcile(pod)
-				kept(leader + ": no list has said otherwise")
-				w.restart()
-			}
-			w.relabel("tier", "silver")
+		}
+		w.registry.Fail(fakeregistry.Match{Op: fakeregistry.OpRegister, Service: "forbidden/web"}, registry.Terminal(errors.New("403")))
+		w.relabel("tier", value)
+		for _, leader := range []string{"this leader", "the next one"} {
 			w.reconcile(pod)
-			w.expectServices("it can move again", pod, "silver/web")
-		})
-	}
+			kept(leader + ": it has joined nowhere else")
+			got := w.compare(Listing{Registry: "default", Asked: w.clock.Now().Add(time.Second), Coverage: lifecycle.Coverage{
+				Template: "{nsLabel:tier}", Places: map[string]bool{"forbidden": false},
+			}})
+			w.sleep(time.Minute)
+			if len(got.Missing) > 0 {
+				t.Errorf("%s: %v is missing, and no list covers it", leader, got.Missing)
+			}
+			w.reconcile(pod)
+			kept(leader + ": no list has said otherwise")
+			w.restart()
+		}
+		w.relabel("tier", "silver")
+		w.reconcile(pod)
+		w.expectServices("it can move again", pod, "silver/web")
+	})
 }
 
 // TestDefaultForANamespace: a pod moves with the label of its namespace.

@@ -14,6 +14,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/waiting"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
@@ -40,55 +41,53 @@ func crashed(pod *corev1.Pod) {
 func TestPodIsCalledAtItsOwnAddressOnly(t *testing.T) {
 	t.Parallel()
 	elsewhere := func(p *corev1.Pod) { p.Annotations[service.AnnotationAddress] = "HostIP" }
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		change []func(*corev1.Pod)
 		config func(*choices)
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"the annotation asks for the node's":         {"what answers at the node is not the pod's", []func(*corev1.Pod){reachable, elsewhere}, nil},
 		"the configuration asks for the node's":      {"it is the pod that is called", []func(*corev1.Pod){reachable}, at("HostIP")},
 		"the configuration asks for another network": {"a tenant can write any address there", []func(*corev1.Pod){reachable}, at("network/storage")},
 		"it has two": {"one is enough, and the application answers at both", []func(*corev1.Pod){dualStack}, at("IPv6")},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := steering(t, callingPods)
-			if tc.config != nil {
-				w.apply(tc.config)
+	}, func(t *testing.T, tc row) {
+		w := steering(t, callingPods)
+		if tc.config != nil {
+			w.apply(tc.config)
+		}
+		pod := w.bornPod(w.cloneSet("web"), "web-1", tc.change...)
+		w.reconcile(pod)
+		for _, port := range []int{8080, 31080} {
+			w.registry.App(w.instance(pod, "web", port)).Register()
+		}
+		w.reconcile(pod)
+		forged := w.record(pod)
+		for _, address := range []string{nodeIP, "172.16.0.1", "fd00::1", "10.9.9.9"} {
+			victim := forged.Instances[0]
+			victim.Address = address
+			forged.Instances = append(forged.Instances, victim)
+		}
+		w.writeRecord(pod, forged)
+		w.restart()
+		w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+		w.reconcile(pod)
+		calls := w.takeJournal()
+		w.expectHooks("its application has left", pod, "inPlaceUpdate")
+		for _, in := range w.r.Tracker.Steered("default", false) {
+			calls = append(calls, "AppGet "+in.Service+"@"+in.Endpoint())
+		}
+		if !slices.ContainsFunc(calls, func(c string) bool {
+			return strings.HasPrefix(c, "AppFailOver") || strings.HasPrefix(c, "AppDeregister")
+		}) {
+			t.Errorf("the application was not asked to leave: %q", calls)
+		}
+		for _, call := range calls {
+			if strings.HasPrefix(call, "App") && !strings.Contains(call, "web@10.0.0.1:") {
+				t.Errorf("got the call %q\nreason: %s", call, tc.reason)
 			}
-			pod := w.bornPod(w.cloneSet("web"), "web-1", tc.change...)
-			w.reconcile(pod)
-			for _, port := range []int{8080, 31080} {
-				w.registry.App(w.instance(pod, "web", port)).Register()
-			}
-			w.reconcile(pod)
-			forged := w.record(pod)
-			for _, address := range []string{nodeIP, "172.16.0.1", "fd00::1", "10.9.9.9"} {
-				victim := forged.Instances[0]
-				victim.Address = address
-				forged.Instances = append(forged.Instances, victim)
-			}
-			w.writeRecord(pod, forged)
-			w.restart()
-			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-			w.reconcile(pod)
-			calls := w.takeJournal()
-			w.expectHooks("its application has left", pod, "inPlaceUpdate")
-			for _, in := range w.r.Tracker.Steered("default", false) {
-				calls = append(calls, "AppGet "+in.Service+"@"+in.Endpoint())
-			}
-			if !slices.ContainsFunc(calls, func(c string) bool {
-				return strings.HasPrefix(c, "AppFailOver") || strings.HasPrefix(c, "AppDeregister")
-			}) {
-				t.Errorf("the application was not asked to leave: %q", calls)
-			}
-			for _, call := range calls {
-				if strings.HasPrefix(call, "App") && !strings.Contains(call, "web@10.0.0.1:") {
-					t.Errorf("got the call %q\nreason: %s", call, tc.reason)
-				}
-			}
-		})
-	}
+		}
+	})
 }
 
 func TestPodThatHasEndedIsNotCalled(t *testing.T) {
@@ -185,7 +184,7 @@ func TestPodThatDoesNotAnswerIsNotOut(t *testing.T) {
 	}
 	w.expectHooks("it may have clients", pod, "inPlaceUpdate preDelete")
 	w.expectApp("", app, registry.InService)
-	w.expectWaits("the message says which pod", Wait{Hook: "preDelete", Reason: "AgentUnavailable", Since: w.clock.Now().Add(-10 * waiting.Longest)})
+	w.expectWaits("the message says which pod", Wait{Hook: "preDelete", Reason: "RegistryUnavailable", Since: w.clock.Now().Add(-10 * waiting.Longest)})
 
 	w.changePod(pod, crashed)
 	w.reconcile(pod)
@@ -204,13 +203,4 @@ func TestContainerThatStartsAgainIsTakenOutAgain(t *testing.T) {
 	w.changePod(pod, runs)
 	w.reconcile(pod)
 	w.expectApp("it must be out until OpenKruise has updated the pod", app, registry.OutOfService)
-}
-
-func TestPodCallerWritesNoEntries(t *testing.T) {
-	t.Parallel()
-	w := steering(t, callingPods)
-	pod := w.bornPod(w.cloneSet("web"), "web-1", annotated(service.AnnotationRegistries, "default=rollcall"))
-	w.reconcile(pod)
-	w.expectEvents("the annotation's author reads it", "Warning InvalidPod hook preNormal waits: annotation rollcall.dev/registries: registry "+
-		`"default" has no entries but those of applications: set default=app`)
 }

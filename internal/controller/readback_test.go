@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
@@ -26,32 +27,30 @@ func gets() fakeregistry.Match { return fakeregistry.Match{Op: fakeregistry.OpGe
 
 func TestUnknownOutcomeIsReadBack(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		fault  func(f *fakeregistry.Registry)
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"refused connection": {"nothing happened, and the error does not say so",
 			func(f *fakeregistry.Registry) { f.FailNext(anyCall(), errors.New("connection refused")) }},
 		"lost answer": {"it happened, and the error does not say so",
 			func(f *fakeregistry.Registry) { f.LoseAnswers(anyCall(), 1, errors.New("connection reset")) }},
 		"time-out of what is wanted anyway": {"it may happen yet, and does no harm",
 			func(f *fakeregistry.Registry) { f.FailNext(anyCall(), context.DeadlineExceeded) }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w, pod := serving(t, asking)
-			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-			tc.fault(w.registry)
-			w.reconciles(pod, "before it is acknowledged there is nothing to confirm", deregisters+failed, writes)
-			w.expectHooks(tc.reason, pod, "inPlaceUpdate preDelete")
+	}, func(t *testing.T, tc row) {
+		w, pod := serving(t, asking)
+		w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+		tc.fault(w.registry)
+		w.reconciles(pod, "before it is acknowledged there is nothing to confirm", deregisters+failed, writes)
+		w.expectHooks(tc.reason, pod, "inPlaceUpdate preDelete")
 
-			w.reconciles(pod, tc.reason+": the acknowledged call is confirmed before the release", deregisters, asks, writes)
-			w.expectHooks("now it is confirmed", pod, "inPlaceUpdate")
+		w.reconciles(pod, tc.reason+": the acknowledged call is confirmed before the release", deregisters, asks, writes)
+		w.expectHooks("now it is confirmed", pod, "inPlaceUpdate")
 
-			w.changePod(pod, func(p *corev1.Pod) { p.Labels["look"] = "again" })
-			w.reconciles(pod, "what was confirmed is not asked for again")
-		})
-	}
+		w.changePod(pod, func(p *corev1.Pod) { p.Labels["look"] = "again" })
+		w.reconciles(pod, "what was confirmed is not asked for again")
+	})
 }
 
 func TestNoHookIsAssertedOnAReadBackThatSaysOtherwise(t *testing.T) {

@@ -55,9 +55,9 @@ type Options struct {
 	Releases *metrics.ReleaseMetrics
 	// WithoutNodes: the cache has none.
 	WithoutNodes bool
-	// PodCondition reports whether to write [lifecycle.ConditionInRotation], which needs the right to patch pods/status. Nil never does.
+	// PodCondition reports whether to write [lifecycle.ConditionInRotation], which needs the right to patch pods/status.
 	PodCondition func() bool
-	// NoCondition returns why the condition can't be written, if a right is missing. It can be nil.
+	// NoCondition returns why the condition can't be written, if a right is missing.
 	NoCondition func() string
 	Workers     int
 	Clock       clock.PassiveClock
@@ -65,7 +65,7 @@ type Options struct {
 	Ahead func() time.Duration
 	// Listed closes, within a minute, when registries were listed or took too long. Pods wait: what is listed costs no call.
 	Listed <-chan struct{}
-	// Asker asks draining pods whether they are idle. Without one, none answers.
+	// Asker asks draining pods whether they are idle.
 	Asker   visit.Asker
 	History history.Log
 	// Trace can be nil.
@@ -74,9 +74,8 @@ type Options struct {
 
 // PodReconciler keeps registries in step with pods.
 type PodReconciler struct {
-	Options
+	enqueuer
 
-	settings atomic.Pointer[observe.Settings]
 	applied  chan struct{}
 	queue    atomic.Pointer[podqueue.Queue]
 	memory   *memory.Pods
@@ -89,10 +88,10 @@ type PodReconciler struct {
 // New returns a PodReconciler. Call Apply before SetupWithManager.
 func New(o Options) *PodReconciler {
 	r := &PodReconciler{
-		Options: o,
-		applied: make(chan struct{}, 1),
-		memory:  memory.New(),
-		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](backoffBase, waiting.Longest),
+		enqueuer: enqueuer{Options: o},
+		applied:  make(chan struct{}, 1),
+		memory:   memory.New(),
+		backoff:  workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](backoffBase, waiting.Longest),
 	}
 	r.furnish()
 	return r
@@ -162,7 +161,7 @@ func (r *PodReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		source.TypedKind[client.Object](mgr.GetCache(), &corev1.Pod{}, r.podEvents()),
 		source.TypedKind(mgr.GetCache(), clusterstate.NamespaceMetadata(), r.namespaceEvents()),
 		podqueue.Signalled(r.applied, r.enqueueAll),
-		podqueue.Signalled(r.Tracker.Signal(), r.enqueueDoubted),
+		podqueue.Signalled(r.Tracker.Signal, r.enqueueDoubted),
 		podqueue.Signalled(r.State.Panics.Signal(), r.enqueueCalmed),
 		podqueue.Signalled(r.State.Panics.Revisions.Signal(), r.enqueueShares),
 		source.TypedFunc[lifecycle.PodID](r.started),
@@ -184,6 +183,15 @@ func (r *PodReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		return fmt.Errorf("adding the pod controller: %w", err)
 	}
 	return nil
+}
+
+func (r *PodReconciler) started(_ context.Context, q podqueue.Queue) error {
+	r.queue.Store(&q)
+	return nil
+}
+
+func (r *PodReconciler) wake(id lifecycle.PodID, urgent bool) {
+	podqueue.Wake(*r.queue.Load(), id, urgent)
 }
 
 // Reconcile brings registries in step with a pod, even one that is gone, then lets OpenKruise continue. It can be repeated or die halfway:

@@ -161,13 +161,14 @@ func TestNodeChanges(t *testing.T) {
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
 		return node
 	}
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason   string
 		old, now *corev1.Node
 		first    bool
 		want     []string
 		behind   bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"another zone":      {"clients choose by it", node("node-1", "eu-1a"), node("node-1", "eu-1b"), false, []string{"web-1"}, true},
 		"status alone":      {"kubelet writes it often", node("node-1", "eu-1a"), node("node-1", "eu-1a"), false, nil, false},
 		"the cache is late": {"its pods were registered without a zone", nil, node("node-1", "eu-1a"), false, []string{"web-1"}, false},
@@ -176,36 +177,33 @@ func TestNodeChanges(t *testing.T) {
 		"no pod on it":      {"nothing says where it is", node("node-3", "eu-1a"), node("node-3", "eu-1b"), false, nil, false},
 		"ends":              {"its pods have to leave", node("node-1", "eu-1a"), ends(node("node-1", "eu-1a")), false, []string{"web-1"}, false},
 		"lost":              {"a gated pod on it is no longer ready", node("node-1", "eu-1a"), lost(node("node-1", "eu-1a")), false, []string{"web-1"}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			web := w.cloneSet("web")
-			for i, on := range []string{"node-1", "node-2"} {
-				onNode := func(pod *corev1.Pod) { pod.Spec.NodeName = on }
-				w.bornPod(web, fmt.Sprintf("web-%d", i+1), onNode, inState(appspub.LifecycleStatePreparingDelete))
+	}, func(t *testing.T, tc row) {
+		w := newWorld(t)
+		web := w.cloneSet("web")
+		for i, on := range []string{"node-1", "node-2"} {
+			onNode := func(pod *corev1.Pod) { pod.Spec.NodeName = on }
+			w.bornPod(web, fmt.Sprintf("web-%d", i+1), onNode, inState(appspub.LifecycleStatePreparingDelete))
+		}
+		w.queue.take()
+		switch events := w.r.nodeEvents(); {
+		case tc.old == nil:
+			events.Create(t.Context(), event.TypedCreateEvent[*corev1.Node]{Object: tc.now, IsInInitialList: tc.first}, w.queue)
+		case tc.now == nil:
+			events.Delete(t.Context(), event.TypedDeleteEvent[*corev1.Node]{Object: tc.old}, w.queue)
+		default:
+			events.Update(t.Context(), event.TypedUpdateEvent[*corev1.Node]{ObjectOld: tc.old, ObjectNew: tc.now}, w.queue)
+		}
+		var got []string
+		for _, a := range w.queue.take() {
+			got = append(got, a.Request.Name)
+			if behind := a.Priority == handler.LowPriority; behind != tc.behind {
+				t.Errorf("%s goes in at %d, behind what waits for more: want %t", a.Request.Name, a.Priority, tc.behind)
 			}
-			w.queue.take()
-			switch events := w.r.nodeEvents(); {
-			case tc.old == nil:
-				events.Create(t.Context(), event.TypedCreateEvent[*corev1.Node]{Object: tc.now, IsInInitialList: tc.first}, w.queue)
-			case tc.now == nil:
-				events.Delete(t.Context(), event.TypedDeleteEvent[*corev1.Node]{Object: tc.old}, w.queue)
-			default:
-				events.Update(t.Context(), event.TypedUpdateEvent[*corev1.Node]{ObjectOld: tc.old, ObjectNew: tc.now}, w.queue)
-			}
-			var got []string
-			for _, a := range w.queue.take() {
-				got = append(got, a.Request.Name)
-				if behind := a.Priority == handler.LowPriority; behind != tc.behind {
-					t.Errorf("%s goes in at %d, behind what waits for more: want %t", a.Request.Name, a.Priority, tc.behind)
-				}
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("looks again at (-want +got):\n%sreason: %s", diff, tc.reason)
-			}
-		})
-	}
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("looks again at (-want +got):\n%sreason: %s", diff, tc.reason)
+		}
+	})
 }
 
 func (w *world) expectLastInstance(why string, want registry.Instance) {
@@ -329,72 +327,37 @@ func TestTwoNamesForOneServer(t *testing.T) {
 // TestRegistryIsRenamedAndLeft: the entry carries the former name, and has to go all the same.
 func TestRegistryIsRenamedAndLeft(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		fails  bool
 		byApp  bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"for another":                   {reason: "the list tells that the entry carries another name"},
 		"for another, and a call fails": {reason: "what the list told stays known", fails: true},
 		"for the application's":         {reason: "clients are given the application's from now on", byApp: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := steering(t, func(s *choices) { s.RegisteredByApp = nil })
-			pod := w.servingPod(w.cloneSet("web"), "web-1")
-			w.registry.App(w.instance(pod, "web", 8080)).Register()
-			w.settings.RegisteredByApp = map[string]bool{"main": tc.byApp}
-			w.renames("default", "main")
-			if !tc.byApp {
-				w.apply(func(s *choices) {
-					s.Registries["new"] = Registry{Calls: fakeregistry.New(fakeregistry.Memory(w.Context()))}
-					s.DefaultRegistries = []string{"new"}
-				})
-			}
-			if tc.fails {
-				w.registry.FailNext(fakeregistry.Match{Op: fakeregistry.OpDeregister}, errors.New("down"))
-				w.reconcile(pod)
-				w.expectInService(pod)
-				w.sleep(waiting.Longest)
-			}
-			w.reconcile(pod)
-			t.Log(tc.reason) // shown where it fails
-			w.expectAbsent(pod)
-		})
-	}
-}
-
-// TestRegistryIsRenamedAndLeftAfterALostAnswer: which of the two names the entry carries is not known, and it has to go under either.
-func TestRegistryIsRenamedAndLeftAfterALostAnswer(t *testing.T) {
-	t.Parallel()
-	for name, fails := range map[string]func(*world){
-		"the call was carried out": func(w *world) {
-			w.registry.LoseAnswers(fakeregistry.Match{Op: fakeregistry.OpRegister}, 1, errors.New("reset"))
-		},
-		"it was not": func(w *world) {
-			w.registry.FailNext(fakeregistry.Match{Op: fakeregistry.OpRegister}, errors.New("reset"))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w, pod := serving(t)
-			w.renames("default", "main")
-			fails(w)
-			w.reconcile(pod)
+	}, func(t *testing.T, tc row) {
+		w := steering(t, func(s *choices) { s.RegisteredByApp = nil })
+		pod := w.servingPod(w.cloneSet("web"), "web-1")
+		w.registry.App(w.instance(pod, "web", 8080)).Register()
+		w.settings.RegisteredByApp = map[string]bool{"main": tc.byApp}
+		w.renames("default", "main")
+		if !tc.byApp {
 			w.apply(func(s *choices) {
 				s.Registries["new"] = Registry{Calls: fakeregistry.New(fakeregistry.Memory(w.Context()))}
 				s.DefaultRegistries = []string{"new"}
 			})
-			w.sleep(waiting.Longest)
+		}
+		if tc.fails {
 			w.registry.FailNext(fakeregistry.Match{Op: fakeregistry.OpDeregister}, errors.New("down"))
-			w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
+			w.reconcile(pod)
 			w.expectInService(pod)
 			w.sleep(waiting.Longest)
-			w.reconcile(pod)
-			w.expectHooks("", pod, "preDelete")
-			w.expectAbsent(pod)
-		})
-	}
+		}
+		w.reconcile(pod)
+		t.Log(tc.reason) // shown where it fails
+		w.expectAbsent(pod)
+	})
 }
 
 // renames gives a registry another name than the one that entries and records have, which takes a restart.

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -16,8 +15,10 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/waiting"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
+// TestWaitReasons: what a pod waits for comes to people as Event and wait, once. Which reason it is has rows in report, observe and lifecycle.
 func TestWaitReasons(t *testing.T) {
 	t.Parallel()
 	type (
@@ -25,7 +26,6 @@ func TestWaitReasons(t *testing.T) {
 		pod      = func(*corev1.Pod)
 	)
 	portless := func(web *kruisev1alpha1.CloneSet) { web.Spec.Template.Spec.Containers[0].Ports = nil }
-	plain := func(web *kruisev1alpha1.CloneSet) { delete(web.Spec.Template.Labels, inPlaceLabel) }
 	selected := func(web *kruisev1alpha1.CloneSet) { web.Spec.Selector.MatchLabels[preNormalLabel] = "ok" }
 	marking := func(web *kruisev1alpha1.CloneSet) { web.Spec.Lifecycle.InPlaceUpdate.MarkPodNotReady = true }
 	held := func(pod *corev1.Pod) {
@@ -33,90 +33,70 @@ func TestWaitReasons(t *testing.T) {
 		pod.Status.Conditions = append(pod.Status.Conditions,
 			corev1.PodCondition{Type: appspub.KruisePodReadyConditionType, Status: corev1.ConditionFalse, Message: `"userAgent":"Lifecycle"`})
 	}
-	letGo := func(pod *corev1.Pod) { pod.Status.Conditions[1].Status = corev1.ConditionTrue }
 	ended := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }
 	ofAJob := func(pod *corev1.Pod) { pod.OwnerReferences[0].Kind = "BroadcastJob" }
-	addressless := func(pod *corev1.Pod) { pod.Status.PodIP = "" }
-	normal, updating := inState(appspub.LifecycleStateNormal), inState(appspub.LifecycleStatePreparingUpdate)
-	deleting, dreaming := inState(appspub.LifecycleStatePreparingDelete), inState("Dreaming")
+	normal, deleting := inState(appspub.LifecycleStateNormal), inState(appspub.LifecycleStatePreparingDelete)
 	const unsupported = "the pod has a finalizer or newly-created mark that Rollcall owns, " +
 		"and belongs to a BroadcastJob"
 
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason   string
 		workload workload
 		pod      []pod
 		// hook and because are what the pod waits for, and event is how the message of its Event begins, where it has one.
 		hook, because, event string
 		after                time.Duration
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"not ready": {"part of any rollout; its status brings us back", nil, []pod{unready},
 			"preNormal", "NotReady", "", reason.Patience},
-		"no address": {"the same", nil, []pod{addressless}, "preNormal", "NoAddress", "", reason.Patience},
 		"no port": {"somebody has to write one", portless, nil, "preNormal", "InvalidPod",
 			"no port to register: set service.port in the config, a containerPort, or", waiting.Longest},
-		"a drain that does not parse": {"somebody has to correct it", nil,
-			[]pod{annotated(service.AnnotationDrain, "soon")}, "preNormal", "InvalidPod", `annotation rollcall.dev/drain: "soon" is not a duration`, waiting.Longest},
 		"a handler that must not be touched": {"flipping it would take the pod from its workload", selected, nil,
 			"preNormal", "HandlerRefused", "label " + preNormalLabel + " is in spec.selector", waiting.Longest},
-		"an unknown state": {"a newer Kruise", nil, []pod{dreaming}, "", "UnknownState",
-			`lifecycle state "Dreaming" is not one that Rollcall knows`, waiting.Longest},
 		"held not ready by Kruise": {"only a person can correct it", marking, []pod{normal, held}, "", "HeldNotReady",
 			"OpenKruise holds the pod not ready (markPodNotReady)", waiting.Longest},
-		"held not ready by Kruise during an update": {"as it should be; it lets go after the update",
-			marking, []pod{updating, held}, "", "AwaitingOpenKruise", "", reason.Patience},
-		"updated in place": {"it is out, and nothing waits for Rollcall", plain, []pod{inState(appspub.LifecycleStateUpdating), unready},
-			"", "Updating", "", reason.Patience},
-		"not ready by itself in Normal": {"it is out, and nothing waits for Rollcall",
-			nil, []pod{normal, unready}, "", "NotReady", "", reason.Patience},
-		"not ready by itself where a hook marks": {"Kruise's own gate is open",
-			marking, []pod{normal, held, letGo}, "", "NotReady", "", reason.Patience},
-		"held not ready by Kruise, by no hook": {"another feature of Kruise holds it, and knows when to let go",
-			nil, []pod{normal, held}, "", "NotReady", "", reason.Patience},
 		"a workload of another kind whose pod has ended": {"its finalizer is released like any",
 			nil, []pod{ofAJob, normal, ended}, "", "", "", 0},
 		"a workload of another kind": {"Rollcall never releases its finalizer",
 			nil, []pod{ofAJob, deleting}, "", "HandlerRefused", unsupported, waiting.Longest},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			web := w.cloneSet("web", func(web *kruisev1alpha1.CloneSet) {
-				if tc.workload != nil {
-					tc.workload(web)
-				}
-			})
-			pod := w.bornPod(web, "web-1", tc.pod...)
-			var events []string
-			var waits []Wait
-			if tc.because != "" {
-				waits = []Wait{{Hook: tc.hook, Reason: tc.because, Since: testEpoch()}}
+	}, func(t *testing.T, tc row) {
+		w := newWorld(t)
+		web := w.cloneSet("web", func(web *kruisev1alpha1.CloneSet) {
+			if tc.workload != nil {
+				tc.workload(web)
 			}
-			switch {
-			case tc.event != "" && tc.hook != "":
-				events = []string{fmt.Sprintf("Warning %s hook %s waits: %s", tc.because, tc.hook, tc.event)}
-			case tc.event != "":
-				events = []string{fmt.Sprintf("Warning %s %s", tc.because, tc.event)}
-			}
-
-			w.expectResult(tc.reason, w.reconcile(pod), tc.after)
-			w.expectEvents(tc.reason, events...)
-			if tc.event == unsupported {
-				w.expectJournal("what is not driven is not registered either")
-			}
-			w.expectWaits(tc.reason, waits...)
-			for _, wait := range w.r.Waits() {
-				if wait.Warning != (tc.event != "") || wait.Pod != pod.Name {
-					t.Errorf("got %+v of pod %s, whose Event is %q", wait, pod.Name, tc.event)
-				}
-			}
-
-			w.sleep(time.Second)
-			w.reconcile(pod)
-			w.expectEvents("one reason, one Event")
-			w.expectWaits("it waits since it began", waits...)
 		})
-	}
+		pod := w.bornPod(web, "web-1", tc.pod...)
+		var events []string
+		var waits []Wait
+		if tc.because != "" {
+			waits = []Wait{{Hook: tc.hook, Reason: tc.because, Since: testEpoch()}}
+		}
+		switch {
+		case tc.event != "" && tc.hook != "":
+			events = []string{fmt.Sprintf("Warning %s hook %s waits: %s", tc.because, tc.hook, tc.event)}
+		case tc.event != "":
+			events = []string{fmt.Sprintf("Warning %s %s", tc.because, tc.event)}
+		}
+
+		w.expectResult(tc.reason, w.reconcile(pod), tc.after)
+		w.expectEvents(tc.reason, events...)
+		if tc.event == unsupported {
+			w.expectJournal("what is not driven is not registered either")
+		}
+		w.expectWaits(tc.reason, waits...)
+		for _, wait := range w.r.Waits() {
+			if wait.Warning != (tc.event != "") || wait.Pod != pod.Name {
+				t.Errorf("got %+v of pod %s, whose Event is %q", wait, pod.Name, tc.event)
+			}
+		}
+
+		w.sleep(time.Second)
+		w.reconcile(pod)
+		w.expectEvents("one reason, one Event")
+		w.expectWaits("it waits since it began", waits...)
+	})
 }
 
 // TestPodThatStaysOut: whoever a pod that is out of rotation waits for, it shows what is missing, and after 10 minutes by an Event.
@@ -129,124 +109,58 @@ func TestPodThatStaysOut(t *testing.T) {
 			Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"},
 		}}}
 	}
-	for name, tc := range map[string]struct {
+	type row struct {
 		state  appspub.LifecycleStateType
 		reason reason.Reason
 		hook   string
-	}{
-		"while it is updated":           {appspub.LifecycleStateUpdating, reason.Updating, ""},
+	}
+	expect.Each(t, map[string]row{
+		"while it is updated":           {appspub.LifecycleStateUpdating, reason.NotReady, ""},
 		"once it was updated":           {appspub.LifecycleStateUpdated, reason.NotReady, "hook inPlaceUpdate waits: "},
 		"when a deletion is called off": {appspub.LifecycleStatePreparingNormal, reason.NotReady, "hook preNormal waits: "},
 		"when it turns unready":         {appspub.LifecycleStateNormal, reason.NotReady, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, func(c *choices) { c.PanicThreshold = 100 })
-			pod := w.servingPod(w.cloneSet("web"), "web-1")
-			if tc.state != appspub.LifecycleStateNormal {
-				w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
-			}
-			w.sleep(time.Minute)
-			w.reconcileIn(pod, tc.state, pulls, func(pod *corev1.Pod) { pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(w.clock.Now()) })
-			began := w.clock.Now()
-			expectShown := func(warning bool) {
-				t.Helper()
-				waits := w.r.Waits()
-				if len(waits) != 1 || waits[0].Reason != string(tc.reason) || waits[0].Message != "container main: ErrImagePull: not found" ||
-					!waits[0].Since.Equal(began) || waits[0].Warning != warning {
-					t.Errorf("got %+v, want reason %s since %s, warning %t", waits, tc.reason, began, warning)
-				}
-			}
-			expectShown(false)
-			w.sleep(reason.Patience - time.Second)
-			w.expectResult("its Event is due then", w.reconcile(pod), time.Second)
-			w.expectEvents("any rollout may take so long")
-
-			t.Log("Another manager leads.")
-			w.restart()
-			w.sleep(time.Second)
-			w.reconcile(pod)
-			w.reconcile(pod)
-			expectShown(true)
-			want := []string{fmt.Sprintf("Warning %s %scontainer main: ErrImagePull", tc.reason, tc.hook)}
-			if tc.hook != "" {
-				want = append([]string{"Warning RolloutWaits pod web-1 has waited for "}, want...)
-			}
-			w.expectEvents("the pod is missing; where a hook waits, its rollout shows it too", want...)
-			w.sleep(reason.EventRepeat)
-			w.reconcile(pod)
-			w.expectEvents("the API server drops an Event after an hour", want...)
-
-			w.changePod(pod, ready, inState(appspub.LifecycleStateNormal))
-			w.reconcile(pod)
-			w.expectEvents("a person may stop looking", fmt.Sprintf("Normal Resolved %s resolved", tc.reason))
-			w.expectWaits("it is back")
-		})
-	}
-}
-
-// TestPodThatIsKeptAndMayBeOut: its record has it in service, and the pod is left as it is.
-func TestPodThatIsKeptAndMayBeOut(t *testing.T) {
-	t.Parallel()
-	updateThatIsTakenBack := func(w *world, pod *corev1.Pod) {
-		w.registry.LoseAnswers(anyCall(), 1, errors.New("down"))
-		w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
-		w.kruiseMoves(pod, appspub.LifecycleStateNormal)
-	}
-	anotherManager := func(change func(context.Context, registry.Instance) error) func(*world, *corev1.Pod) {
-		return func(w *world, pod *corev1.Pod) {
-			w.must(change(w.Context(), w.instance(pod, "web", 8080)), "changing the entry")
-			w.restart()
-			w.tell(pod)
-			w.reconcile(pod)
-			w.runsResync()
+	}, func(t *testing.T, tc row) {
+		w := newWorld(t, func(c *choices) { c.PanicThreshold = 100 })
+		pod := w.servingPod(w.cloneSet("web"), "web-1")
+		if tc.state != appspub.LifecycleStateNormal {
+			w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
 		}
-	}
-	for name, tc := range map[string]struct {
-		reason string
-		before func(*world, *corev1.Pod)
-		// kept is the reason shown with a threshold of 0%, and panics with 50%.
-		kept, panics reason.Reason
-	}{
-		"in rotation": {"clients are given it", func(*world, *corev1.Pod) {}, "", reason.PanicThreshold},
-		"in rotation, under another manager": {"the record tells, and no list says otherwise", func(w *world, pod *corev1.Pod) {
-			w.restart()
-			w.tell(pod)
-		}, "", reason.PanicThreshold},
-		"a call that failed": {"the call took it out", updateThatIsTakenBack, reason.NotReady, reason.NotReady},
-		"taken out by another manager": {"the list has it out", func(w *world, pod *corev1.Pod) {
-			anotherManager(w.registry.FailOver)(w, pod)
-		}, reason.NotReady, reason.NotReady},
-		"removed by another manager": {"the list does not have it", func(w *world, pod *corev1.Pod) {
-			anotherManager(w.registry.Deregister)(w, pod)
-		}, reason.NotReady, reason.NotReady},
-		"lost": {"and not registered again while it is unready", func(w *world, pod *corev1.Pod) {
-			w.must(w.registry.Expire(w.Context(), w.instance(pod, "web", 8080)), "expiring the entry")
-			w.runsResync()
-		}, reason.NotReady, reason.NotReady},
-	} {
-		for threshold, because := range map[int]reason.Reason{0: tc.kept, 50: tc.panics} {
-			t.Run(fmt.Sprintf("%s, %d%%", name, threshold), func(t *testing.T) {
-				t.Parallel()
-				w, pod := serving(t, func(s *choices) { s.PanicThreshold = threshold })
-				w.tell(pod)
-				w.turn(pod, unready)
-				tc.before(w, pod)
-				w.reconcile(pod)
-				var want []Wait
-				if because != "" {
-					want = []Wait{{Reason: string(because), Since: w.clock.Now()}}
-				}
-				w.expectWaits(tc.reason, want...)
-
-				t.Log("It is ready again.")
-				w.changePod(pod, ready)
-				w.reconcile(pod)
-				w.expectInService(pod)
-				w.expectWaits("it is back")
-			})
+		w.sleep(time.Minute)
+		w.reconcileIn(pod, tc.state, pulls, func(pod *corev1.Pod) { pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(w.clock.Now()) })
+		began := w.clock.Now()
+		expectShown := func(warning bool) {
+			t.Helper()
+			waits := w.r.Waits()
+			if len(waits) != 1 || waits[0].Reason != string(tc.reason) || waits[0].Message != "container main: ErrImagePull: not found" ||
+				!waits[0].Since.Equal(began) || waits[0].Warning != warning {
+				t.Errorf("got %+v, want reason %s since %s, warning %t", waits, tc.reason, began, warning)
+			}
 		}
-	}
+		expectShown(false)
+		w.sleep(reason.Patience - time.Second)
+		w.expectResult("its Event is due then", w.reconcile(pod), time.Second)
+		w.expectEvents("any rollout may take so long")
+
+		t.Log("Another manager leads.")
+		w.restart()
+		w.sleep(time.Second)
+		w.reconcile(pod)
+		w.reconcile(pod)
+		expectShown(true)
+		want := []string{fmt.Sprintf("Warning %s %scontainer main: ErrImagePull", tc.reason, tc.hook)}
+		if tc.hook != "" {
+			want = append([]string{"Warning RolloutWaits pod web-1 has waited for "}, want...)
+		}
+		w.expectEvents("the pod is missing; where a hook waits, its rollout shows it too", want...)
+		w.sleep(reason.EventRepeat)
+		w.reconcile(pod)
+		w.expectEvents("the API server drops an Event after an hour", want...)
+
+		w.changePod(pod, ready, inState(appspub.LifecycleStateNormal))
+		w.reconcile(pod)
+		w.expectEvents("a person may stop looking", fmt.Sprintf("Normal Resolved %s resolved", tc.reason))
+		w.expectWaits("it is back")
+	})
 }
 
 func TestWaitIsCountedFromWhereItBegan(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
@@ -80,29 +81,26 @@ func (s *selecting) expectKnown(why string, pod *corev1.Pod, want bool) {
 // TestNamespaceIsTakenIn: its pods do what they waited for, and count as there before.
 func TestNamespaceIsTakenIn(t *testing.T) {
 	t.Parallel()
-	for name, before := range map[string]func(*selecting){
+	expect.Each(t, map[string]func(*selecting){
 		"not there yet": func(*selecting) {},
 		"of another":    func(s *selecting) { s.label(theirs) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newSelecting(t)
-			before(s)
-			web := s.cloneSet("web")
-			s.queue.take()
-			pod := s.bornPod(web, "web-1")
-			s.expectAsked("its namespace is not this manager's")
-			s.expectKnown("what others have costs nothing", pod, false)
+	}, func(t *testing.T, before func(*selecting)) {
+		s := newSelecting(t)
+		before(s)
+		web := s.cloneSet("web")
+		s.queue.take()
+		pod := s.bornPod(web, "web-1")
+		s.expectAsked("its namespace is not this manager's")
+		s.expectKnown("what others have costs nothing", pod, false)
 
-			s.label(mine)
-			s.expectAsked("it waits", "web-1")
-			s.reconcile(pod)
-			s.expectInService(pod)
-			if known := s.r.Tracker.Open(lifecycle.PodIDOf(lifecycle.PodOf(pod))).Known(); known.Born() {
-				t.Error("the pod counts as one that this process has seen come, and another may have registered it")
-			}
-		})
-	}
+		s.label(mine)
+		s.expectAsked("it waits", "web-1")
+		s.reconcile(pod)
+		s.expectInService(pod)
+		if known := s.r.Tracker.Open(lifecycle.PodIDOf(lifecycle.PodOf(pod))).Known(); known.Born() {
+			t.Error("the pod counts as one that this process has seen come, and another may have registered it")
+		}
+	})
 }
 
 // TestNamespaceIsLeft: nothing is written and called there, nothing is known of it, and it can come back.
@@ -162,6 +160,67 @@ func TestNamespaceIsDeleted(t *testing.T) {
 	s.expectAsked("it was this manager's", "web-1")
 	s.reconcile(pod)
 	s.expectAbsent(pod)
+}
+
+// TestNamespaceComesBackWithoutAPod: a label that is taken off for a moment must not hide the end of a pod, whose entry would stay.
+func TestNamespaceComesBackWithoutAPod(t *testing.T) {
+	t.Parallel()
+	for name, visited := range map[string]bool{"before the pod is visited": false, "while a call may be carried out": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSelecting(t)
+			s.label(mine)
+			web := s.cloneSet("web")
+			pod := s.servingPod(web, "web-1")
+			if visited {
+				s.registry.FailNext(fakeregistry.Match{Op: fakeregistry.OpFailOver}, context.DeadlineExceeded)
+				s.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+				s.reconcile(pod)
+			}
+			s.label(theirs)
+			if visited {
+				s.reconcile(pod)
+			}
+			s.removePod(pod)
+			s.label(mine)
+			s.reconcile(pod)
+			s.expectAbsent(pod)
+			s.sleep(time.Minute)
+			s.reconcile(pod)
+			s.expectKnown("nothing is left of it", pod, false)
+		})
+	}
+}
+
+// TestNamespaceComesBackWhileAPodEnds: its event comes after the pods of the namespace were listed, and before they are taken in.
+func TestNamespaceComesBackWhileAPodEnds(t *testing.T) {
+	t.Parallel()
+	s := newSelecting(t)
+	s.label(mine)
+	pod := s.servingPod(s.cloneSet("web"), "web-1")
+	s.label(theirs)
+	s.reconcile(pod)
+	s.expectKnown("it was left alone", pod, false)
+	s.rebuilt(func(o *Options) { o.Pods = &endingAfterList{o.Pods, func() { s.removePod(pod) }} })
+	s.label(mine)
+	s.reconcile(pod)
+	s.expectAbsent(pod)
+}
+
+// endingAfterList is a cache in which something ends after the first list.
+type endingAfterList struct {
+	clusterstate.Pods
+
+	end func()
+}
+
+func (e *endingAfterList) List(ctx context.Context, which clusterstate.Which) ([]*lifecycle.Pod, error) {
+	pods, err := e.Pods.List(ctx, which)
+	if end := e.end; end != nil {
+		e.end = nil
+		end()
+	}
+	return pods, err
 }
 
 // TestNamespaceOutsideHasNoClaim: a workload that nobody here takes care of keeps no name, however old its namespace.

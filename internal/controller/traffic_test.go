@@ -195,22 +195,6 @@ func TestSharesByRevision(t *testing.T) {
 	r.expectWaits("and nothing waits")
 }
 
-// TestSharesCountWhoServes: a pod that clients are not given has no part of its revision's share.
-func TestSharesCountWhoServes(t *testing.T) {
-	t.Parallel()
-	r := rolling(t, 4, 2)
-	r.shares("stable=50,canary=50")
-	r.expectWeights("4 x 50 and 2 x 100", 50, 100)
-	leaver := r.canary[1]
-	r.canary = r.canary[:1]
-	r.changePod(leaver, r.held(time.Hour))
-	r.tell(leaver)
-	r.reconcile(leaver)
-	r.settle()
-	r.expectNotInService(leaver)
-	r.expectWeights("4 x 25 and 100", 25, 100)
-}
-
 // TestRevisionWithoutShare: a preview of a revision, then all traffic to it, then back. At any moment one of the two serves.
 func TestRevisionWithoutShare(t *testing.T) {
 	t.Parallel()
@@ -278,21 +262,6 @@ func TestRevisionWithoutShareStays(t *testing.T) {
 	r.stable = nil
 	r.write(func(set *kruisev1alpha1.CloneSet) { set.Status.CurrentRevision = "web-b" })
 	r.expectWeights("the annotation is about two revisions", 100, 100)
-}
-
-// TestRollbackOfAPreview: the template is the stable one again. The canary's pods never join, nor do the stable ones leave.
-func TestRollbackOfAPreview(t *testing.T) {
-	t.Parallel()
-	r := rolling(t, 2, 0)
-	r.shares("stable=100,canary=0")
-	preview := r.bornPod(r.set, "canary-0", ofRevision("b"))
-	r.reconcile(preview)
-	r.expectNotInService(preview)
-	r.canary = append(r.canary, preview)
-	r.write(func(set *kruisev1alpha1.CloneSet) { set.Status.UpdateRevision = "web-a" })
-	r.expectNotInService(preview)
-	r.expectWeights("they are where they were", 100, 0)
-	r.takeJournal()
 }
 
 // TestSharesThatCannotBe: nothing changes, neither where a pod is nor its weight, and whoever wrote them has to know.

@@ -74,8 +74,8 @@ func TestReadThatFailsForLongIsShown(t *testing.T) {
 		w.expectEvents("most failures pass by themselves")
 		w.expectResult("an event may never come", w.reconcile(pod), waiting.Longest)
 		waits := w.r.Waits()
-		if len(waits) != 1 || waits[0].Reason != string(reason.ReadFailed) || waits[0].Pod != pod.Name || !waits[0].Warning {
-			t.Fatalf("got %+v, want the pod with %s\nreason: %s", waits, reason.ReadFailed, tc.reason)
+		if len(waits) != 1 || waits[0].Reason != string(reason.APIServerFailed) || waits[0].Pod != pod.Name || !waits[0].Warning {
+			t.Fatalf("got %+v, want the pod with %s\nreason: %s", waits, reason.APIServerFailed, tc.reason)
 		}
 		for _, word := range tc.words {
 			if !strings.Contains(waits[0].Message, word) {
@@ -88,7 +88,7 @@ func TestReadThatFailsForLongIsShown(t *testing.T) {
 		got := w.takeEvents()
 		shown := 0
 		for _, e := range got {
-			if strings.HasPrefix(e, "Warning ReadFailed ") {
+			if strings.HasPrefix(e, "Warning APIServerFailed ") {
 				shown++
 			}
 		}
@@ -166,9 +166,9 @@ func TestAddressThatMayBeAnotherPods(t *testing.T) {
 	w.reconcile(w.pod(w.cloneSet("db"), "db-1", unready))
 	w.unreadable = fails[*corev1.PodList](true, errors.New("down"))
 	w.reconcile(pod)
-	w.expectEvents("it is not known whether it is registered", "Warning ReadFailed the application's own entry")
+	w.expectEvents("it is not known whether it is registered", "Warning APIServerFailed the application's own entry")
 	w.unreadable = nil
 	w.reconcile(pod)
-	w.expectEvents("it was found", "Normal Resolved ReadFailed resolved")
+	w.expectEvents("it was found", "Normal Resolved APIServerFailed resolved")
 	w.expectApp("", app, registry.InService)
 }

@@ -8,12 +8,12 @@ import (
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/visit"
 	"github.com/rollcall-dev/rollcall/internal/waiting"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
@@ -66,32 +66,16 @@ func TestAppEntryThatNobodySawGoesByTheFailurePolicy(t *testing.T) {
 	w.expectEvents("each release has an Event", "Warning ReleasedUnacknowledged hook preDelete was released after 1m0s")
 }
 
-// TestAppEntryThatNobodySawOfACrashedContainer: nothing at the pod answers clients, and the rollout that repairs it must not wait.
-func TestAppEntryThatNobodySawOfACrashedContainer(t *testing.T) {
-	t.Parallel()
-	w, pod := unseenApp(t)
-	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
-	w.expectHooks("it runs, and clients may be given it by an entry at another address", pod, "inPlaceUpdate preDelete")
-	w.takeJournal()
-	w.changePod(pod, crashed)
-	w.reconciles(pod, "it was looked for", appAsked, writes)
-	w.expectHooks("nothing answers there", pod, "preDelete")
-}
-
-// TestAppEntryThatIsMissingWhileThePodGoes: what keeps the pod is that nobody ever saw an entry, and nothing else.
+// TestAppEntryThatIsMissingWhileThePodGoes: what keeps the pod is that nobody ever saw an entry, and nothing else. What
+// one process sees of it has rows in visit.
 func TestAppEntryThatIsMissingWhileThePodGoes(t *testing.T) {
 	t.Parallel()
-	start := metav1.NewTime(testEpoch())
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		begin  func(t *testing.T) (*world, *corev1.Pod)
 		waits  bool
-	}{
-		"it has deregistered itself": {"it was seen, and clients are given it no more", func(t *testing.T) (*world, *corev1.Pod) {
-			w, pod, app := servingApp(t)
-			app.Deregister()
-			return w, pod
-		}, false},
+	}
+	expect.Each(t, map[string]row{
 		"it has deregistered itself, and another manager leads": {"the record says that it was seen", func(t *testing.T) (*world, *corev1.Pod) {
 			w, pod, app := servingApp(t)
 			app.Deregister()
@@ -105,19 +89,6 @@ func TestAppEntryThatIsMissingWhileThePodGoes(t *testing.T) {
 			w.restart()
 			return w, pod
 		}, false},
-		"the pod never was ready": {"no client needs it, and a rollout that fails is to be undone", func(t *testing.T) (*world, *corev1.Pod) {
-			w := steering(t)
-			return w, w.pod(w.cloneSet("web"), "web-1", unready, func(pod *corev1.Pod) {
-				pod.Status.StartTime, pod.Status.Conditions[0].LastTransitionTime = &start, start
-			})
-		}, false},
-		"the pod was ready": {"it may have registered then", func(t *testing.T) (*world, *corev1.Pod) {
-			w := steering(t)
-			return w, w.pod(w.cloneSet("web"), "web-1", unready, func(pod *corev1.Pod) {
-				pod.Status.StartTime = &start
-				pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(start.Add(time.Minute))
-			})
-		}, true},
 		"one of its two services": {"the other may be at another port", func(t *testing.T) (*world, *corev1.Pod) {
 			w := steering(t)
 			pod := w.pod(w.cloneSet("web"), "web-1", inState(appspub.LifecycleStateNormal), annotated(service.AnnotationServices, "web=8080,admin=9090"))
@@ -126,12 +97,6 @@ func TestAppEntryThatIsMissingWhileThePodGoes(t *testing.T) {
 			w.restart() // the record names both
 			return w, pod
 		}, true},
-		"its service got another name": {"it registers under the name before, and is taken out there", func(t *testing.T) (*world, *corev1.Pod) {
-			w, pod, _ := servingApp(t)
-			w.changePod(pod, annotated(service.AnnotationServices, "web-v2=8080"))
-			w.reconcile(pod)
-			return w, pod
-		}, false},
 		"Rollcall had registered the pod": {"that was its entry", func(t *testing.T) (*world, *corev1.Pod) {
 			w := steering(t, func(s *choices) { s.RegisteredByApp = nil })
 			pod := w.servingPod(w.cloneSet("web"), "web-1")
@@ -146,20 +111,17 @@ func TestAppEntryThatIsMissingWhileThePodGoes(t *testing.T) {
 			w.reconcile(pod)
 			return w, pod
 		}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w, pod := tc.begin(t)
-			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-			for range 3 {
-				w.reconcile(pod)
-				w.sleep(visit.AppRecheck)
-			}
-			if waits := strings.Contains(w.hooks(pod), "preDelete"); waits != tc.waits {
-				t.Errorf("it waits: %t, want %t: %s\nhooks %s, events %q", waits, tc.waits, tc.reason, w.hooks(pod), w.takeEvents())
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		w, pod := tc.begin(t)
+		w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+		for range 3 {
+			w.reconcile(pod)
+			w.sleep(visit.AppRecheck)
+		}
+		if waits := strings.Contains(w.hooks(pod), "preDelete"); waits != tc.waits {
+			t.Errorf("it waits: %t, want %t: %s\nhooks %s, events %q", waits, tc.waits, tc.reason, w.hooks(pod), w.takeEvents())
+		}
+	})
 }
 
 func TestAppEntryAtAnotherAddressOfThePod(t *testing.T) {
@@ -207,10 +169,11 @@ func TestAppEntryAtAnotherAddressOfThePod(t *testing.T) {
 // TestAppEntryThatComesAtAnotherAddressIsTakenOut: the pod is out of rotation, and nothing was found where its application is expected.
 func TestAppEntryThatComesAtAnotherAddressIsTakenOut(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		out    func(w *world, pod *corev1.Pod, app fakeregistry.App)
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"the new version registers there, before it is ready": {"it waits for row 6 as any other", func(w *world, pod *corev1.Pod, app fakeregistry.App) {
 			w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
 			w.reconcileIn(pod, appspub.LifecycleStateUpdating, unready)
@@ -221,27 +184,24 @@ func TestAppEntryThatComesAtAnotherAddressIsTakenOut(t *testing.T) {
 			w.changePod(pod, unready, func(pod *corev1.Pod) { pod.Status.PodIP = "10.0.0.9" })
 			w.reconcile(pod)
 		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := steering(t, func(c *choices) { c.PanicThreshold = 100 }) // it is the only pod
-			pod := w.bornPod(w.cloneSet("web"), "web-1", dualStack)
-			app := w.appAt(pod, pod.Status.PodIP)
-			app.Register()
-			w.reconcile(pod)
-			w.reconcileIn(pod, appspub.LifecycleStateNormal)
-			tc.out(w, pod, app)
-			other := w.appAt(pod, otherIP)
-			other.Register()
-			w.watchesAll()
-			w.expectDoubtful("its application may have registered elsewhere", pod)
-			w.reconcile(pod)
-			w.expectApp(tc.reason, other, registry.OutOfService)
-			w.watchesAll()
-			other.PutBack()
-			w.watches("it is watched there from then on", pod)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		w := steering(t, func(c *choices) { c.PanicThreshold = 100 }) // it is the only pod
+		pod := w.bornPod(w.cloneSet("web"), "web-1", dualStack)
+		app := w.appAt(pod, pod.Status.PodIP)
+		app.Register()
+		w.reconcile(pod)
+		w.reconcileIn(pod, appspub.LifecycleStateNormal)
+		tc.out(w, pod, app)
+		other := w.appAt(pod, otherIP)
+		other.Register()
+		w.watchesAll()
+		w.expectDoubtful("its application may have registered elsewhere", pod)
+		w.reconcile(pod)
+		w.expectApp(tc.reason, other, registry.OutOfService)
+		w.watchesAll()
+		other.PutBack()
+		w.watches("it is watched there from then on", pod)
+	})
 }
 
 // TestAppEntryThatMovesToWhereNoneWasFound: the pod's first address was asked for it before, in vain.
@@ -298,60 +258,6 @@ func TestPodThatOnlyItsApplicationHasRegisteredIsNotLetGo(t *testing.T) {
 	w.resync(Listing{})
 	w.reconcile(pod)
 	w.expectHooks("the application's entry has gone", pod, "inPlaceUpdate")
-}
-
-// TestAppEntryAtAnotherAddressIsFoundWhenThePodGoes: with a preDelete hook alone nobody has waited for it before.
-func TestAppEntryAtAnotherAddressIsFoundWhenThePodGoes(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		address string
-		change  func(*corev1.Pod)
-		found   bool
-	}{
-		"the second one":                                {otherIP, dualStack, true},
-		"the node's, whose port is the pod's":           {nodeIP, portOnNode, true},
-		"the node's, where any other may have the port": {nodeIP, func(pod *corev1.Pod) { pod.Status.HostIP = nodeIP }, false},
-		"one that it has not":                           {"198.51.100.1", dualStack, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := steering(t, draining15s)
-			pod := w.pod(w.cloneSet("web"), "web-1", tc.change, inState(appspub.LifecycleStatePreparingDelete))
-			app := w.appAt(pod, tc.address)
-			app.Register()
-			result := w.reconcile(pod)
-			if tc.found {
-				w.expectApp("", app, registry.OutOfService)
-				w.expectResult("it drains", result, 15*time.Second)
-				w.expectEvents("all is well")
-				w.restart()
-				w.sleep(15 * time.Second)
-				app.Deregister()
-				w.reconcile(pod)
-				w.sleep(15 * time.Second)
-				w.reconcile(pod)
-				w.expectHooks("it was seen", pod, "inPlaceUpdate")
-				return
-			}
-			w.expectApp("it is not known to be this pod's", app, registry.InService)
-			w.expectHooks("", pod, "inPlaceUpdate preDelete")
-			w.expectEvents("", "Warning AppNotRegistered hook preDelete waits")
-		})
-	}
-}
-
-func TestAppEntryAtTheNodeIsTheNextPodsOnceThePodIsGone(t *testing.T) {
-	t.Parallel()
-	w := steering(t)
-	pod := w.bornPod(w.cloneSet("web"), "web-1", portOnNode)
-	app := w.appAt(pod, nodeIP)
-	app.Register()
-	w.reconcile(pod)
-	w.reconcileIn(pod, appspub.LifecycleStateNormal)
-	w.removePod(pod)
-	w.bornPod(w.cloneSet("web-2"), "web-2", annotated(service.AnnotationServices, "web=8080"), portOnNode)
-	w.reconcile(pod)
-	w.expectApp("no mark says whose it is", app, registry.InService)
 }
 
 func TestAppEntryThatMayBeAnotherPodsIsNotTaken(t *testing.T) {

@@ -2,8 +2,6 @@ package controller
 
 import (
 	"context"
-	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -53,6 +51,7 @@ func TestWeightGrowsInTenSteps(t *testing.T) {
 	w.reconciles(pod, "it is warm")
 }
 
+// TestWarmUpContinues: the weight at each moment has rows in service, and the moment in which it begins in plan.
 func TestWarmUpContinues(t *testing.T) {
 	t.Parallel()
 	type row struct {
@@ -62,28 +61,14 @@ func TestWarmUpContinues(t *testing.T) {
 	}
 	expect.Each(t, map[string]row{
 		"under a new leader": {"the record has when it began", func(w *world, _ *corev1.Pod) { w.restart() }, 80},
-		"after a time without a leader": {"it skips the steps that were due meanwhile", func(w *world, _ *corev1.Pod) {
-			w.sleep(35 * time.Second)
-			w.restart()
-		}, 140},
-		"after its end": {"no step is made up for", func(w *world, _ *corev1.Pod) {
-			w.sleep(time.Hour)
-			w.restart()
-		}, 200},
 		"while the pod is kept unready": {"it never left the rotation", func(w *world, pod *corev1.Pod) {
 			w.changePod(pod, unready)
 			w.reconcile(pod)
 			w.changePod(pod, ready)
 		}, 80},
-		"until it is turned off": {"nothing is to grow any more", func(w *world, _ *corev1.Pod) {
-			w.apply(func(s *choices) { s.Services.WarmUp = 0 })
-		}, 200},
 		"until the pod says otherwise": {"the annotation wins", func(w *world, pod *corev1.Pod) {
 			w.changePod(pod, annotated(service.AnnotationWarmUp, "50s"))
 		}, 160},
-		"with another weight": {"it is a part of that", func(w *world, pod *corev1.Pod) {
-			w.changePod(pod, annotated(service.AnnotationMetadata, "weight=1000"))
-		}, 400},
 		"again after an in-place update": {"its container was started again", func(w *world, pod *corev1.Pod) {
 			w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
 			w.reconcileIn(pod, appspub.LifecycleStateUpdating)
@@ -110,55 +95,6 @@ func TestWarmUpContinues(t *testing.T) {
 	})
 }
 
-// TestWarmUpAndAClockThatIsSetBack: pods that came into rotation in the hour that is repeated keep their weight, as older ones do.
-func TestWarmUpAndAClockThatIsSetBack(t *testing.T) {
-	t.Parallel()
-	type row struct {
-		reason   string
-		in, back time.Duration
-		want     int
-	}
-	expect.Each(t, map[string]row{
-		"a pod that is warm":        {"it has all of its weight", 30 * time.Minute, time.Hour, 200},
-		"a pod that warms up":       {"when it began is not known any more", 40 * time.Second, time.Hour, 200},
-		"a clock a little too fast": {"the pod came just now", 2 * time.Second, 5 * time.Second, 2},
-	}, func(t *testing.T, tc row) {
-		w, pod := serving(t, warming)
-		began := w.clock.Now()
-		w.sleep(tc.in)
-		w.reconcile(pod)
-		w.sleep(-tc.back)
-		for range 2 {
-			w.restart()
-			w.reconcile(pod)
-			if got := w.weight(pod); got != tc.want {
-				t.Errorf("the weight is %d, want %d\nreason: %s", got, tc.want, tc.reason)
-			}
-		}
-		w.clock.SetTime(began.Add(time.Second)) // once more
-		w.restart()
-		w.reconcile(pod)
-		if got := w.weight(pod); got != tc.want {
-			t.Errorf("when the time comes at which the pod came, the weight is %d, want %d\nreason: %s", got, tc.want, tc.reason)
-		}
-	})
-}
-
-func TestWarmUpOfPodsThatServeAlready(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t, func(s *choices) {
-		warming(s)
-		s.Services.WarmUp = 0
-	})
-	w.apply(warming)
-	w.reconciles(pod, "it came before, and has all of its weight")
-	w.restart()
-	w.reconcile(pod)
-	if got := w.weight(pod); got != 200 {
-		t.Errorf("a new leader gives it the weight %d", got)
-	}
-}
-
 func TestWarmUpThatCountsAtItsEnd(t *testing.T) {
 	t.Parallel()
 	w, pod := born(t, warmingToEnd)
@@ -175,18 +111,6 @@ func TestWarmUpThatCountsAtItsEnd(t *testing.T) {
 	w.sleep(50 * time.Second)
 	w.reconcile(pod)
 	w.expectHooks("it has its weight", pod, "preNormal inPlaceUpdate preDelete")
-}
-
-func TestStepThatFailsIsOvertaken(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t, warming)
-	w.sleep(10 * time.Second)
-	succeeds := w.registry.Fail(fakeregistry.Match{Op: fakeregistry.OpRegister}, errors.New("busy"))
-	w.reconcile(pod)
-	w.takeJournal()
-	succeeds()
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconciles(pod, "no client needs the weight any more", deregisters, writes)
 }
 
 func TestStepsGoLast(t *testing.T) {
@@ -213,32 +137,14 @@ func TestStepsGoLast(t *testing.T) {
 	}
 }
 
+// TestWarmUpThatCannotBe: in a registry without weights the calls would change nothing.
 func TestWarmUpThatCannotBe(t *testing.T) {
 	t.Parallel()
-	type row struct {
-		reason string
-		change func(*choices)
-		pod    func(*corev1.Pod)
-		want   string
-	}
-	expect.Each(t, map[string]row{
-		"without a weight": {"there is no share to have a part of", func(*choices) {}, annotated(service.AnnotationWarmUp, "2m"),
-			"warm-up needs a weight to grow to"},
-		"in a registry without weights": {"the calls would change nothing", func(s *choices) {
-			warming(s)
-			s.Services.WarmUp, s.Weightless = 0, map[string]bool{"default": true}
-		}, annotated(service.AnnotationWarmUp, "2m"), `registry "default" has no weights`},
-		"for no duration": {"it does not parse", warming, annotated(service.AnnotationWarmUp, "soon"), `"soon" is not a duration`},
-	}, func(t *testing.T, tc row) {
-		w := newWorld(t, tc.change)
-		pod := w.bornPod(w.cloneSet("web"), "web-1", tc.pod)
-		w.reconcile(pod)
-		w.expectNotInService(pod)
-		w.expectEvents(tc.reason, "Warning InvalidPod hook preNormal waits: ")
-		if got := w.r.Waits(); len(got) != 1 || !strings.Contains(got[0].Message, tc.want) {
-			t.Errorf("it waits for %+v, want %q", got, tc.want)
-		}
-	})
+	w := newWorld(t, warming, func(s *choices) { s.Services.WarmUp, s.Weightless = 0, map[string]bool{"default": true} })
+	pod := w.bornPod(w.cloneSet("web"), "web-1", annotated(service.AnnotationWarmUp, "2m"))
+	w.reconcile(pod)
+	w.expectNotInService(pod)
+	w.expectEventWith("Warning InvalidPod hook preNormal waits: ", `registry "default" has no weights`)
 }
 
 // weight is what clients are given of the pod.

@@ -1,7 +1,8 @@
 package controller
 
 import (
-	"context"
+	"cmp"
+	"errors"
 	"testing"
 	"time"
 
@@ -9,36 +10,24 @@ import (
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-)
 
-// workloadsUnseen makes the cache one that has no CloneSets.
-func (w *world) workloadsUnseen() {
-	cache := w.r.Client.(client.WithWatch)
-	blind := interceptor.NewClient(cache, interceptor.Funcs{Get: func(
-		ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption,
-	) error {
-		if _, isWorkload := obj.(*kruisev1alpha1.CloneSet); isWorkload {
-			return apierrors.NewNotFound(schema.GroupResource{Resource: "clonesets"}, key.Name)
-		}
-		return c.Get(ctx, key, obj, opts...)
-	}})
-	w.rebuilt(func(o *Options) { o.Client = blind })
-}
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
+)
 
 func TestWorkloadThatTheCacheHasNotSeen(t *testing.T) {
 	t.Parallel()
 	w, pod := serving(t)
-	w.workloadsUnseen()
+	unseen := fails[*kruisev1alpha1.CloneSet](true, apierrors.NewNotFound(schema.GroupResource{Resource: "clonesets"}, "web"))
+	away := fails[*kruisev1alpha1.CloneSet](false, errors.New("the API server is away"))
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
 
-	w.apiServerAway()
+	w.unreadable = func(of runtime.Object, cached bool) error { return cmp.Or(unseen(of, cached), away(of, cached)) }
 	w.reconcileFails(pod)
 	w.expectJournal("nothing is known of its hooks, so nothing is done")
 
-	w.rebuilt(func(o *Options) { o.APIReader = w.api })
+	w.unreadable = unseen
 	w.reconciles(pod, "the API server knows it", failsOver, writes)
 	w.expectHooks("", pod, "preDelete")
 }
@@ -46,11 +35,12 @@ func TestWorkloadThatTheCacheHasNotSeen(t *testing.T) {
 func TestHandlersOfNoWorkloadAreFreed(t *testing.T) {
 	t.Parallel()
 	const all = "preNormal inPlaceUpdate preDelete"
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		happen func(w *world, web *kruisev1alpha1.CloneSet, pod *corev1.Pod)
 		left   string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"workload gone": {"deleted in background or with orphans", func(w *world, web *kruisev1alpha1.CloneSet, _ *corev1.Pod) {
 			w.deleteCloneSet(web)
 		}, ""},
@@ -72,19 +62,16 @@ func TestHandlersOfNoWorkloadAreFreed(t *testing.T) {
 				w.apply(func(s *choices) { s.Ownership.Owned = []string{"acme.io/*"} })
 			}, all,
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			web := w.cloneSet("web")
-			pod := w.servingPod(web, "web-1")
-			tc.happen(w, web, pod)
-			w.reconciles(pod, tc.reason, writes)
-			w.expectHooks(tc.reason, pod, tc.left)
-			w.expectInService(pod)
-			w.reconciles(pod, "once")
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		w := newWorld(t)
+		web := w.cloneSet("web")
+		pod := w.servingPod(web, "web-1")
+		tc.happen(w, web, pod)
+		w.reconciles(pod, tc.reason, writes)
+		w.expectHooks(tc.reason, pod, tc.left)
+		w.expectInService(pod)
+		w.reconciles(pod, "once")
+	})
 }
 
 func TestHandlersThatAHookLosesWhileThePodDrainsAreFreed(t *testing.T) {

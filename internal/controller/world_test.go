@@ -31,6 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
+	"github.com/rollcall-dev/rollcall/internal/drain"
 	"github.com/rollcall-dev/rollcall/internal/history"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
@@ -41,6 +42,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/memory"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 )
 
 const (
@@ -77,7 +79,6 @@ type world struct {
 	liveReads  int
 	stale      *corev1.Pod // what the cache answers with instead, if anything
 	onPatch    func(attempt func() error) error
-	onRead     func()
 	addresses  int
 	moves      int
 	namespaces int
@@ -108,7 +109,7 @@ func newWorld(t testing.TB, change ...func(*choices)) *world {
 	}
 	w.registry = fakeregistry.New(w.backend)
 	w.journals(w.registry, "")
-	w.api = fake.NewClientBuilder().WithScheme(testScheme(t)).Build()
+	w.api = fake.NewClientBuilder().WithScheme(kube.Scheme()).Build()
 	name, err := service.ParseNameTemplate("{label:app}")
 	w.must(err, "parsing the service's name")
 	w.settings = choices{Settings: observe.Settings{
@@ -157,18 +158,6 @@ func only(reg registry.Registry) map[string]Registry {
 	return map[string]Registry{"default": {Calls: reg}}
 }
 
-// testScheme is a small one: the fake API server walks through all of it at each write.
-func testScheme(t testing.TB) *runtime.Scheme {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterstate.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatalf("building the scheme: %v", err)
-		}
-	}
-	return scheme
-}
-
 // restart replaces the manager by one that remembers nothing. What it finds is in its initial list.
 func (w *world) restart() {
 	w.Helper()
@@ -179,10 +168,18 @@ func (w *world) restart() {
 		Client:   cached, Pods: clusterstate.PodsThrough(cached), APIReader: interceptor.NewClient(w.api, interceptor.Funcs{Get: w.liveGet}),
 		Tracker: tracker.New(), State: clusterstate.New(cached, clusterstate.PodsThrough(cached), nil), History: w.lines,
 		Recorder: w.events, Workers: 1, Clock: w.clock, Ahead: func() time.Duration { return w.ahead },
+		PodCondition: func() bool { return false }, NoCondition: func() string { return "" }, Asker: mute{},
 	})
 	w.must(w.r.started(w.Context(), w.queue), "starting the controller")
 	w.r.Apply(w.built())
 }
+
+// mute is an Asker whose pods don't answer.
+type mute struct{}
+
+func (mute) Ask(drain.Question)               {}
+func (mute) Stop(types.UID)                   {}
+func (mute) Last(drain.Question) drain.Answer { return drain.Answer{} }
 
 // apply puts changed settings in force.
 func (w *world) apply(change func(*choices)) {
@@ -240,13 +237,6 @@ func (w *world) cachedGet(
 	}
 	if _, labelled := pod.Labels[appspub.LifecycleStateKey]; !labelled {
 		return apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, key.Name)
-	}
-	w.mu.Lock()
-	onRead := w.onRead
-	w.onRead = nil
-	w.mu.Unlock()
-	if onRead != nil {
-		onRead()
 	}
 	return nil
 }
@@ -307,18 +297,20 @@ func patchTestFailed() error {
 	return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", "", 0, false)
 }
 
-// afterNextRead has something happen when a pod was just read from the cache.
-func (w *world) afterNextRead(happens func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.onRead = happens
-}
-
 // patching has the next writes made this way.
 func (w *world) patching(how func(attempt func() error) error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.onPatch = how
+}
+
+// beforeTheNextWrite has something happen once the pod was read.
+func (w *world) beforeTheNextWrite(happens func()) {
+	w.patching(func(attempt func() error) error {
+		w.patching(nil)
+		happens()
+		return attempt()
+	})
 }
 
 // hooked is a CloneSet's spec.lifecycle in which every handler is ours: two labels and a finalizer.
@@ -563,16 +555,6 @@ func (w *world) losesWrite(pod *corev1.Pod) {
 	w.patching(func(func() error) error { return errors.New("connection reset") })
 	w.reconcileFails(pod)
 	w.patching(nil)
-}
-
-// apiServerAway lets no live read through.
-func (w *world) apiServerAway() {
-	away := interceptor.NewClient(w.api, interceptor.Funcs{Get: func(
-		context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption,
-	) error {
-		return errors.New("the API server is away")
-	}})
-	w.rebuilt(func(o *Options) { o.APIReader = away })
 }
 
 // rebuilt has the manager go on with other options.

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // TestQuestion_Asks: an answer counts for a question that differs in nothing but since when the pod is out.
@@ -31,8 +32,6 @@ func TestQuestion_Asks(t *testing.T) {
 		"a label":    {func(q *Question) { q.Until.Labels = map[string]string{"job": "api"} }, false},
 		"allow":      {func(q *Question) { q.Until.Allow = 2 }, false},
 	} {
-		if got := question(tc.change).Asks(question(func(*Question) {})); got != tc.asks {
-			t.Errorf("a question that differs in %s asks the same: %t", of, got)
-		}
+		expect.Equal(t, tc.asks, question(tc.change).Asks(question(func(*Question) {})), "a question that differs in %s asks the same", of)
 	}
 }

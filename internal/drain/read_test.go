@@ -95,9 +95,7 @@ func TestPolicy_WrittenIsRead(t *testing.T) {
 		expect.NoError(t, err)
 		got, err := Parse(strings.Trim(string(text), `"`))
 		expect.NoError(t, err)
-		if diff := cmp.Diff(p, got); diff != "" {
-			t.Errorf("%s (-want +got)\n%s", text, diff)
-		}
+		expect.Equal(t, p, got, "%s", text)
 	}
 }
 

@@ -203,9 +203,7 @@ func TestConditionOfAnotherManager(t *testing.T) {
 		{of(corev1.ConditionFalse, time.Hour), 5 * time.Second, 0},
 		{of(corev1.ConditionFalse, 2*time.Hour), 6 * time.Second, 0},
 	} {
-		if got := w.shownFor("1", step.condition, now.Add(step.at)); got != step.want {
-			t.Errorf("step %d: it has been shown for %s, want %s", i, got, step.want)
-		}
+		expect.Equal(t, step.want, w.shownFor("1", step.condition, now.Add(step.at)), "step %d: it has been shown for", i)
 	}
 }
 

@@ -174,11 +174,12 @@ func TestPodsAreWoken(t *testing.T) {
 	gone := toolscache.DeletedFinalStateUnknown{Key: "shop/web", Obj: in("shop", of("web", on, on))}
 	none := in("shop", of("web", on, on))
 	none.Endpoints = nil
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason   string
 		old, now any
 		want     []string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"a new slice":        {"it may be what they wait for", nil, in("shop", of("web", on, on)), []string{"web-1", "web-another"}},
 		"the same":           {"nothing is new", in("shop", of("web", on, on)), in("shop", of("web", on, on)), nil},
 		"ready":              {"its hook may be released", in("shop", of("web", off, off)), in("shop", of("web", on, on)), []string{"web-1"}},
@@ -187,17 +188,14 @@ func TestPodsAreWoken(t *testing.T) {
 		"taken off":          {"the drain begins", in("shop", of("web", on, on)), none, []string{"web-1", "web-another"}},
 		"deleted":            {"the drain begins", in("shop", of("web", on, on)), nil, []string{"web-1", "web-another"}},
 		"deleted while away": {"the watch was broken", gone, nil, []string{"web-1", "web-another"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var woken []string
-			w := NewWatch()
-			w.Wake = func(id lifecycle.PodID) { woken = append(woken, id.Name) }
-			w.changed(tc.old, tc.now)
-			slices.Sort(woken)
-			expect.Equal(t, tc.want, woken, "the pods that are woken: %s", tc.reason)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		var woken []string
+		w := NewWatch()
+		w.Wake = func(id lifecycle.PodID) { woken = append(woken, id.Name) }
+		w.changed(tc.old, tc.now)
+		slices.Sort(woken)
+		expect.Equal(t, tc.want, woken, "the pods that are woken: %s", tc.reason)
+	})
 }
 
 // TestNothingIsKnownBeforeTheFirstList: an EndpointSlice that was not listed yet may give the pod to clients.

@@ -10,7 +10,6 @@ import (
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -19,6 +18,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 )
 
 // TestNamespacesThatAreNotWatched: their labels are seen, and their CloneSets are not in the cache.
@@ -49,8 +49,6 @@ func TestNamespacesThatAreNotWatched(t *testing.T) {
 // cacheOf has one CloneSet, and knows no namespace but its own, as a cache of some namespaces does.
 func cacheOf(t *testing.T, namespace string) client.Client {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	expect.NoError(t, kruisev1alpha1.AddToScheme(scheme))
 	list := func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 		if of := (&client.ListOptions{}).ApplyOptions(opts).Namespace; of != "" && of != namespace {
 			return errors.New("unknown namespace for the cache")
@@ -58,5 +56,5 @@ func cacheOf(t *testing.T, namespace string) client.Client {
 		return c.List(ctx, list, opts...)
 	}
 	set := &kruisev1alpha1.CloneSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"}}
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(set).WithInterceptorFuncs(interceptor.Funcs{List: list}).Build()
+	return fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(set).WithInterceptorFuncs(interceptor.Funcs{List: list}).Build()
 }

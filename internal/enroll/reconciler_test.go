@@ -31,6 +31,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 )
 
 const configuration = "cluster: a\nregistry: {driver: memory}\nhooks: {owned: [example.com/*]}\n"
@@ -260,11 +261,8 @@ type world struct {
 
 func newWorld(t *testing.T, labels map[string]string, policy string) *world {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	expect.NoError(t, clientscheme.AddToScheme(scheme))
-	expect.NoError(t, kruisev1alpha1.AddToScheme(scheme))
 	w := &world{T: t, applied: nothing, recorder: events.NewFakeRecorder(10)}
-	w.client = fake.NewClientBuilder().WithScheme(scheme).
+	w.client = fake.NewClientBuilder().WithScheme(kube.Scheme(clientscheme.AddToScheme)).
 		WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "prod", Labels: labels}}).
 		WithInterceptorFuncs(interceptor.Funcs{Apply: w.apply, Get: w.get}).Build()
 	text := configuration

@@ -162,9 +162,7 @@ func TestCertManagersCertificateIsLeftAlone(t *testing.T) {
 	c.Annotations = map[string]string{"cert-manager.io/inject-ca-from": "system/hold"}
 	expect.NoError(t, s.api.Update(t.Context(), c))
 	s.Keep()
-	if s.writes != 0 {
-		t.Errorf("%d writes, want none", s.writes)
-	}
+	expect.Equal(t, 0, s.writes, "writes")
 }
 
 func TestAuthorityIsPutBack(t *testing.T) {

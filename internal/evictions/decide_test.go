@@ -230,9 +230,7 @@ func TestBlocking(t *testing.T) {
 		if budget.Status.ObservedGeneration == 0 {
 			budget.Status.ObservedGeneration = 2
 		}
-		if got := Blocking(budget, lifecycle.PodOf(c.pod), c.others); got != c.want {
-			t.Errorf("blocking %t, want %t: %s", got, c.want, c.reason)
-		}
+		expect.Equal(t, c.want, Blocking(budget, lifecycle.PodOf(c.pod), c.others), "blocking: %s", c.reason)
 	})
 }
 
@@ -291,8 +289,6 @@ func TestForbidding(t *testing.T) {
 			},
 			Status: c.status,
 		}
-		if got := Forbidding(budget, lifecycle.PodOf(c.pod), c.others); got != c.want {
-			t.Errorf("forbidding %t, want %t: %s", got, c.want, c.reason)
-		}
+		expect.Equal(t, c.want, Forbidding(budget, lifecycle.PodOf(c.pod), c.others), "forbidding: %s", c.reason)
 	})
 }

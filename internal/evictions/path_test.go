@@ -24,9 +24,7 @@ func TestPath(t *testing.T) {
 		s.clock.SetTime(s.clock.Now().Add(lookEvery))
 		answer := httptest.NewRecorder()
 		guarded.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/"+path, http.NoBody))
-		if answer.Code != want {
-			t.Errorf("%q: got %d, want %d: %s", path, answer.Code, want, reason)
-		}
+		expect.Equal(t, want, answer.Code, "%q: %s", path, reason)
 	}
 	expectCode("", "no path was issued", http.StatusNotFound)
 
@@ -60,7 +58,5 @@ func TestPathIsNotLookedForAllTheTime(t *testing.T) {
 		path.opens(t.Context(), "/guess")
 		s.clock.SetTime(s.clock.Now().Add(lookEvery / 50))
 	}
-	if s.reads != 2 {
-		t.Errorf("%d reads in %s, want 2", s.reads, 2*time.Second)
-	}
+	expect.Equal(t, 2, s.reads, "reads in %s", 2*time.Second)
 }

@@ -1,17 +1,15 @@
 package evictions
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -21,12 +19,10 @@ func TestEvictionWaitsForTheOneBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, write := newWorld(t, budgetOf(1), podThat(owned), podThat(owned, called("web-2")), podThat(owned, called("web-3")),
 			podThat(owned, called("web-4"))), make(chan struct{})
-		w.Leader = interceptor.NewClient(w.api, interceptor.Funcs{
-			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-				<-write
-				return c.Patch(ctx, o, p, opts...)
-			},
-		})
+		w.patching = func(attempt func() error) error {
+			<-write
+			return attempt()
+		}
 		answers := []chan admission.Response{make(chan admission.Response, 1), make(chan admission.Response, 1)}
 		for i, name := range []string{"web-1", "web-2"} {
 			go func() { answers[i] <- w.Evict(name) }()
@@ -42,14 +38,29 @@ func TestEvictionWaitsForTheOneBefore(t *testing.T) {
 func TestEvictionWhoseManagerIsDeposed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, podThat(owned))
-	w.Leader = interceptor.NewClient(w.api, interceptor.Funcs{
-		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
-			w.other = true
-			return apierrors.NewForbidden(corev1.Resource("pods"), "web-1", nil)
-		},
-	})
+	w.patching = func(func() error) error {
+		w.other = true
+		return apierrors.NewForbidden(corev1.Resource("pods"), "web-1", nil)
+	}
 	w.ExpectHeld(w.Evict("web-1"), "only the manager that leads")
 	w.ExpectNoEvent()
+}
+
+// TestEvictionOfAPodThatHasChanged: what was decided is of the pod as it was read. It may have lost its hook since, and OpenKruise would delete
+// it without waiting.
+func TestEvictionOfAPodThatHasChanged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, podThat(owned))
+	w.patching = func(attempt func() error) error {
+		pod := w.Pod("web-1")
+		delete(pod.Labels, hookKey)
+		expect.NoError(t, w.api.Update(t.Context(), pod))
+		return attempt()
+	}
+	w.ExpectHeld(w.Evict("web-1"), "try again")
+	if leaves(lifecycle.PodOf(w.Pod("web-1"))) {
+		t.Error("the pod is labelled for its deletion, and no hook holds it")
+	}
 }
 
 func TestMostDrain(t *testing.T) {

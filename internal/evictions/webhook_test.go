@@ -21,7 +21,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
@@ -37,6 +36,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 )
 
 // world is a webhook on a cluster with the CloneSet web, whose pods have a preDelete hook.
@@ -50,43 +50,31 @@ type world struct {
 	synced bool
 	// other: another manager leads.
 	other bool
-	// refuse is what the API server answers to patches.
-	refuse error
+	// patching makes the writes, if it is set.
+	patching func(attempt func() error) error
 }
 
 func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	expect.NoError(t, errors.Join(clientscheme.AddToScheme(scheme), clusterstate.AddToScheme(scheme), kruisepolicy.AddToScheme(scheme)))
 	w := &world{
 		t: t, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)),
 		events: events.NewFakeRecorder(9), synced: true,
 	}
-	objects = append(objects, &kruisev1alpha1.CloneSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web"},
-		Spec: kruisev1alpha1.CloneSetSpec{Lifecycle: &appspub.Lifecycle{
-			PreDelete:     &appspub.LifecycleHook{LabelsHandler: map[string]string{hookKey: "true"}},
-			InPlaceUpdate: &appspub.LifecycleHook{LabelsHandler: map[string]string{updateHookKey: "true"}},
-		}},
-	})
-	objects = append(objects, &kruisev1alpha1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web"},
-		Spec: kruisev1alpha1.DaemonSetSpec{Lifecycle: &appspub.Lifecycle{
-			PreDelete: &appspub.LifecycleHook{LabelsHandler: map[string]string{hookKey: "true"}},
-		}},
-	})
-	objects = append(objects, &kruisev1beta1.StatefulSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web"},
-		Spec: kruisev1beta1.StatefulSetSpec{Lifecycle: &appspub.Lifecycle{
-			PreDelete: &appspub.LifecycleHook{LabelsHandler: map[string]string{hookKey: "true"}},
-		}},
-	})
-	w.api = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+	meta := metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web"}
+	hook := &appspub.Lifecycle{PreDelete: &appspub.LifecycleHook{LabelsHandler: map[string]string{hookKey: "true"}}}
+	both := &appspub.Lifecycle{PreDelete: hook.PreDelete, InPlaceUpdate: &appspub.LifecycleHook{LabelsHandler: map[string]string{updateHookKey: "true"}}}
+	objects = append(objects,
+		&kruisev1alpha1.CloneSet{ObjectMeta: meta, Spec: kruisev1alpha1.CloneSetSpec{Lifecycle: both}},
+		&kruisev1alpha1.DaemonSet{ObjectMeta: meta, Spec: kruisev1alpha1.DaemonSetSpec{Lifecycle: hook}},
+		&kruisev1beta1.StatefulSet{ObjectMeta: meta, Spec: kruisev1beta1.StatefulSetSpec{Lifecycle: hook}},
+	)
+	w.api = fake.NewClientBuilder().WithScheme(kube.Scheme(clientscheme.AddToScheme, kruisepolicy.AddToScheme)).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			if w.refuse != nil {
-				return w.refuse
+			attempt := func() error { return c.Patch(ctx, o, p, opts...) }
+			if w.patching == nil {
+				return attempt()
 			}
-			return c.Patch(ctx, o, p, opts...)
+			return w.patching(attempt)
 		},
 	}).Build()
 	cache := clusterstate.CacheThrough(interceptor.NewClient(w.api, interceptor.Funcs{
@@ -102,6 +90,8 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	w.Apply(lifecycle.Ownership{Owned: []string{"example.com/*"}}, 15*time.Second)
 	return w
 }
+
+func (w *world) refuses(err error) { w.patching = func(func() error) error { return err } }
 
 // withState lists the pods that the manager's cache has.
 var withState = listed(func(o *client.ListOptions) {
@@ -254,9 +244,9 @@ func TestEvictionsAtTheLimitStayWithinTheBudget(t *testing.T) {
 func TestEvictionAtTheLimitThatCantBeAnnounced(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, podThat(owned, specified, evictedUntil("not before 2026-11-22T11:10:00Z")))
-	w.refuse = apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "web-1", errors.New("changed"))
+	w.refuses(apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "web-1", errors.New("changed")))
 	w.ExpectHeld(w.Evict("web-1"), "try again")
-	w.refuse = errors.New("the webhook of the policy is away")
+	w.refuses(errors.New("the webhook of the policy is away"))
 	w.ExpectPassed(w.Evict("web-1"), "not gone 10m0s after its first eviction")
 	w.ExpectEvent("Warning ReleasedUnacknowledged")
 }
@@ -485,13 +475,9 @@ func TestEvictionsOfOtherNamespacesDoNotWait(t *testing.T) {
 
 func TestEvictionWithTwoBudgetsIsTheAPIServersToRefuse(t *testing.T) {
 	t.Parallel()
-	both := func(name string) client.Object {
-		return &policyv1.PodDisruptionBudget{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
-			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
-		}
-	}
-	w := newWorld(t, podThat(owned), both("one"), both("two"))
+	another := budgetOf(0)
+	another.Name = "another"
+	w := newWorld(t, podThat(owned), budgetOf(0), another)
 	w.ExpectPassed(w.Evict("web-1"), "")
 }
 
@@ -514,7 +500,7 @@ func TestPatchThatFails(t *testing.T) {
 		},
 	}, func(t *testing.T, c row) {
 		w := newWorld(t, podThat(owned))
-		w.refuse = c.err
+		w.refuses(c.err)
 		if response := w.Evict("web-1"); c.passed {
 			w.ExpectPassed(response, "frozen")
 		} else {
@@ -557,13 +543,11 @@ func TestTwoManagersStayWithinTheBudget(t *testing.T) {
 	other := &world{t: t, Webhook: New(options)}
 	other.Apply(lifecycle.Ownership{Owned: []string{"example.com/*"}}, 15*time.Second)
 	writes, asked := make(chan struct{}), make(chan struct{})
-	leader.Leader = interceptor.NewClient(leader.api, interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			close(writes)
-			<-asked
-			return c.Patch(ctx, o, p, opts...)
-		},
-	})
+	leader.patching = func(attempt func() error) error {
+		close(writes)
+		<-asked
+		return attempt()
+	}
 	var first sync.WaitGroup
 	first.Go(func() { leader.ExpectHeld(leader.Evict("web-1"), "is not evicted directly") })
 	<-writes

@@ -93,7 +93,7 @@ func (h *History) rename() {
 //	released before acknowledged  a release rests on an entry whose last line shows otherwise, or on one of a new pod without a line
 //	drain cut short               a release came sooner after its entries were out than its shortest drain
 //	left in rotation              an entry was in rotation when its pod was updated or deleted without the acknowledgement, or stays
-//	                              there after its pod could be deleted
+//	                              there after its pod could be deleted, unless the pod was kept and registered again
 func (h *History) Findings() (all []Finding) {
 	byPod := map[string][]Line{}
 	for _, l := range h.lines {
@@ -268,7 +268,8 @@ func (p past) lastIn() (at time.Time) {
 	return at
 }
 
-// leftBehind finds entries that stay in rotation although OpenKruise could delete the pod.
+// leftBehind finds entries that stay in rotation although OpenKruise could delete the pod. A pod that is registered again in another state
+// was kept.
 func (h *History) leftBehind(lines []Line) (all []Finding) {
 	i := -1
 	for at, l := range lines {
@@ -279,16 +280,20 @@ func (h *History) leftBehind(lines []Line) (all []Finding) {
 	if i < 0 || lines[i].Rotation != Gone || h.until.Sub(lines[i].At) < patience {
 		return nil
 	}
+	released := lines[i]
 	for _, entry := range entriesOf(lines) {
-		if l, _ := last(lines, entry); l.Kind == Registered {
-			since := l.At
-			if released := lines[i].At; released.After(since) {
-				since = released
-			}
-			all = append(all, Finding{since, LeftInRotation, l.Pod, fmt.Sprintf(
-				"%s is in rotation since %s, and no line shows that it was removed after hook %s was released at %s",
-				entry, clock(l.At), lines[i].Hook, clock(lines[i].At))})
+		l, _ := last(lines, entry)
+		asked := l.At.Add(-duration(l.Took))
+		if l.Kind != Registered || asked.After(released.At) && l.State != released.State {
+			continue
 		}
+		since := l.At
+		if released.At.After(since) {
+			since = released.At
+		}
+		all = append(all, Finding{since, LeftInRotation, l.Pod, fmt.Sprintf(
+			"%s is in rotation since %s, and no line shows that it was removed after hook %s was released at %s",
+			entry, clock(l.At), released.Hook, clock(released.At))})
 	}
 	return all
 }

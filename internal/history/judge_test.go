@@ -35,8 +35,10 @@ func (s *story) after(d time.Duration) *story {
 	return s
 }
 
-func (s *story) joins() *story {
-	s.after(time.Second).Registered(web1, entry, time.Millisecond)
+func (s *story) joins() *story { return s.joinsIn("PreparingNormal") }
+
+func (s *story) joinsIn(state string) *story {
+	s.after(time.Second).Registered(web1, entry, state, time.Millisecond)
 	return s
 }
 
@@ -115,7 +117,7 @@ func TestFindings(t *testing.T) {
 		"moved": {
 			"a place that it has left is none that it must be in", func() *story {
 				s := serving()
-				s.after(time.Second).Registered(web1, moved, 0)
+				s.after(time.Second).Registered(web1, moved, "Updated", 0)
 				s.goes().after(time.Second).Released(web1, Release{
 					Hook: "preNormal", State: "Updated", Rotation: In, By: ByAcknowledgement, Entries: []Entry{moved},
 				})
@@ -161,12 +163,21 @@ func TestFindings(t *testing.T) {
 			"left in rotation: hook inPlaceUpdate was released by skip although default web 10.0.0.1:8080 was in rotation",
 		},
 		"put back after the release": {
-			"a deleted pod has no place there", serving().goes().isDeleted().joins().ends(time.Minute),
+			"a deleted pod has no place there", serving().goes().isDeleted().joinsIn("PreparingDelete").ends(time.Minute),
+			"left in rotation: default web 10.0.0.1:8080 is in rotation since 14:49:56.320, and no line shows that it was removed after hook preDelete " +
+				"was released at 14:49:55.320",
+		},
+		"acknowledged after the release": {
+			"the call was on its way", func() *story {
+				s := serving().goes().isDeleted()
+				s.after(time.Second).Registered(web1, entry, "Normal", 2*time.Second)
+				return s.ends(time.Minute)
+			}(),
 			"left in rotation: default web 10.0.0.1:8080 is in rotation since 14:49:56.320, and no line shows that it was removed after hook preDelete " +
 				"was released at 14:49:55.320",
 		},
 		"kept after the release": {
-			"its deletion was cancelled", serving().goes().isDeleted().joins().isNew().ends(time.Minute), "",
+			"its deletion was cancelled", serving().goes().isDeleted().joins().ends(time.Minute), "",
 		},
 
 		"a registry with a new name": {

@@ -91,7 +91,7 @@ type Line struct {
 	// Took are seconds: of the call, since OpenKruise waits for the hook, or since the drain began.
 	Took float64 `json:"took,omitzero"`
 
-	// Hook, State and Rotation are of a release: State is the pod's lifecycle state, and Rotation what the pod must be.
+	// Hook and Rotation are of a release, and Rotation is what the pod must be. State is the pod's lifecycle state, also of Registered.
 	Hook     string `json:"hook,omitzero"`
 	State    string `json:"state,omitzero"`
 	Rotation string `json:"rotation,omitzero"`

@@ -10,14 +10,34 @@ import (
 )
 
 // Log writes the lines. The zero Log writes nothing.
-type Log struct{ logger logr.Logger }
+type Log struct {
+	logger logr.Logger
+	fields []field
+}
+
+// field is one of [Line], by its name in the log. They are read once: looking for tags takes longer than the rest of a line.
+type field struct {
+	name  string
+	index []int
+}
+
+func fieldsOf(of reflect.Type) (fields []field) {
+	for _, f := range reflect.VisibleFields(of) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
+			fields = append(fields, field{name, f.Index})
+		}
+	}
+	return fields
+}
 
 // New returns a Log that writes through the logger. It must keep every line: one that is missing can make a right release look wrong.
-func New(logger logr.Logger) Log { return Log{logger.WithName(Name)} }
+func New(logger logr.Logger) Log {
+	return Log{logger.WithName(Name), fieldsOf(reflect.TypeFor[Line]())}
+}
 
-// Registered is for an entry that is in rotation from now on.
-func (l Log) Registered(pod Pod, entry Entry, took time.Duration) {
-	l.write(Line{Kind: Registered, Pod: pod, Entry: entry, Took: seconds(took)})
+// Registered is for an entry that is in rotation from now on, of a pod in a lifecycle state.
+func (l Log) Registered(pod Pod, entry Entry, state string, took time.Duration) {
+	l.write(Line{Kind: Registered, Pod: pod, Entry: entry, State: state, Took: seconds(took)})
 }
 
 // TakenOut is for an entry that is out of rotation from now on.
@@ -87,7 +107,7 @@ func (l Log) Called(c Call) {
 	if c.Err != nil {
 		line.Error = c.Err.Error()
 	}
-	Log{l.logger.V(1)}.write(line)
+	Log{l.logger.V(1), l.fields}.write(line)
 }
 
 // seconds have microseconds, which is what a fast registry takes.
@@ -96,22 +116,18 @@ func seconds(d time.Duration) float64 { return math.Round(d.Seconds()*1e6) / 1e6
 // write leaves out fields that do not apply.
 func (l Log) write(line Line) {
 	if l.logger.Enabled() {
-		l.logger.Info(string(line.Kind), values(reflect.ValueOf(line), make([]any, 0, 32))...)
+		l.logger.Info(string(line.Kind), l.values(reflect.ValueOf(line))...)
 	}
 }
 
-func values(of reflect.Value, to []any) []any {
-	for i := range of.NumField() {
-		tag, value := of.Type().Field(i), of.Field(i)
-		switch name, _, _ := strings.Cut(tag.Tag.Get("json"), ","); {
-		case tag.Anonymous:
-			to = values(value, to)
-		case name == "" || name == "-" || value.IsZero():
-		default:
-			to = append(to, name, plain(value.Interface()))
+func (l Log) values(of reflect.Value) []any {
+	values := make([]any, 0, 2*len(l.fields))
+	for _, f := range l.fields {
+		if value := of.FieldByIndex(f.index); !value.IsZero() {
+			values = append(values, f.name, plain(value.Interface()))
 		}
 	}
-	return to
+	return values
 }
 
 // plain has no form that depends on the encoder.

@@ -32,8 +32,8 @@ var (
 
 // writeAll writes one line of each function, and of each form that it has.
 func writeAll(l Log) {
-	l.Registered(web1, entry, 4*time.Millisecond)
-	l.Registered(web1, byApp, 4*time.Millisecond)
+	l.Registered(web1, entry, "PreparingNormal", 4*time.Millisecond)
+	l.Registered(web1, byApp, "PreparingNormal", 4*time.Millisecond)
 	l.Released(web1, Release{
 		Hook: "preNormal", State: "PreparingNormal", Rotation: In, By: ByAcknowledgement, Entries: []Entry{entry, byApp}, Waited: 2 * time.Second,
 	})
@@ -112,7 +112,7 @@ func BenchmarkUpdate(b *testing.B) {
 				l.DrainBegun(web1, at, time.Second, time.Second)
 				l.DrainEnded(web1, "fixed", "", time.Second)
 				l.Released(web1, Release{Hook: "inPlaceUpdate", State: "PreparingUpdate", Rotation: Out, By: ByAcknowledgement, Entries: []Entry{entry}})
-				l.Registered(web1, entry, time.Millisecond)
+				l.Registered(web1, entry, "Updated", time.Millisecond)
 				l.Released(web1, Release{Hook: "inPlaceUpdate", State: "Updated", Rotation: In, By: ByAcknowledgement, Entries: []Entry{entry}})
 			}
 			b.ReportMetric(float64(processor(b)-before)/float64(b.N), "cpu-ns/op")

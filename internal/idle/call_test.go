@@ -97,9 +97,7 @@ func TestCaller_CallsOnlyAnIP(t *testing.T) {
 	t.Parallel()
 	for _, ip := range []string{"", "localhost", "10.0.0.1:80/", "example.com"} {
 		got := newCaller().ask(context.Background(), drain.Question{IP: ip, Until: drain.Until{Port: 80, Path: "/idle"}})
-		if got.Failed != "the pod has no IP" {
-			t.Errorf("%q: %+v", ip, got)
-		}
+		expect.Equal(t, "the pod has no IP", got.Failed, "%q: %+v", ip, got)
 	}
 }
 

@@ -46,8 +46,6 @@ func TestIsMoved(t *testing.T) {
 		"throttled":         {"the pod is where it was", apierrors.NewTooManyRequests("slow down", 1), false},
 		"broken connection": {"the outcome is unknown", errors.New("connection reset by peer"), false},
 	}, func(t *testing.T, tc row) {
-		if got := IsMoved(tc.err); got != tc.want {
-			t.Errorf("IsMoved: got %t, want %t\nreason: %s", got, tc.want, tc.reason)
-		}
+		expect.Equal(t, tc.want, IsMoved(tc.err), "IsMoved: %s", tc.reason)
 	})
 }

@@ -33,8 +33,6 @@ func TestKeptAsTarget(t *testing.T) {
 		for _, one := range c.gates {
 			gates = append(gates, corev1.PodReadinessGate{ConditionType: one})
 		}
-		if got := KeptAsTarget(gates); got != c.want {
-			t.Errorf("%s: got %q, want %q", c.reason, got, c.want)
-		}
+		expect.Equal(t, c.want, KeptAsTarget(gates), "%s", c.reason)
 	})
 }

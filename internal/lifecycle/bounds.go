@@ -80,8 +80,8 @@ func Written(annotations map[string]string, key string) (text string, found bool
 	return text, found, nil
 }
 
-// KeptAnnotations are the annotations that are read. One that is too long is cut to a byte more than the limit, so that it still shows as
-// too long.
+// KeptAnnotations are the annotations that are read, or the key of one if none is. One that is too long is cut to a byte more than the
+// limit, so that it still shows as too long.
 func KeptAnnotations(all map[string]string) map[string]string {
 	others, whole := otherAnnotations(all)
 	if whole && len(others) <= MaxOthers {
@@ -96,8 +96,8 @@ func KeptAnnotations(all map[string]string) map[string]string {
 	for _, key := range first(others, MaxOthers) {
 		kept[key] = cut(all[key], MaxWord)
 	}
-	if len(kept) == 0 {
-		return nil
+	if len(kept) == 0 { // a JSON Patch adds to a map that the pod has, and makes one if it has none
+		kept[slices.Min(slices.Collect(maps.Keys(all)))] = ""
 	}
 	return kept
 }

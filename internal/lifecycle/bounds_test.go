@@ -34,6 +34,7 @@ func TestKeptAnnotations(t *testing.T) {
 			map[string]string{AnnotationSkip: "preDelete", AnnotationServices: "web=80", appspub.LifecycleTimestampKey: "t", AnnotationRelatedPUB: "web"},
 			map[string]string{AnnotationSkip: "preDelete", AnnotationServices: "web=80", appspub.LifecycleTimestampKey: "t", AnnotationRelatedPUB: "web"}},
 		"what is not":   {"it takes memory", map[string]string{"example.com/a": "b", AnnotationSkip: "preDelete"}, map[string]string{AnnotationSkip: "preDelete"}},
+		"none is":       {"a patch must not replace all of them", map[string]string{"example.com/b": "b", "example.com/a": "a"}, map[string]string{"example.com/a": ""}},
 		"a mark":        {"hooks.newlyCreated may have it", map[string]string{"example.com/new": "true", "example.com/old": "false"}, map[string]string{"example.com/new": "true"}},
 		"unknown":       {"the pod gets a Warning", map[string]string{"rollcall.dev/drian": "5s"}, map[string]string{"rollcall.dev/drian": "5s"}},
 		"too long":      {"a byte more than the limit shows that it is", map[string]string{AnnotationSkip: long}, map[string]string{AnnotationSkip: long[:MaxWord+1]}},

@@ -9,7 +9,7 @@ import (
 // Brought returns the remedy if an update may have set a handler of inPlaceUpdate, such as label example.com/in=true of the new template.
 // OpenKruise then counts the updated pod as available, registered or not.
 func (in Input) Brought() string {
-	if !in.passedUpdating() {
+	if !passedUpdating(in.Pod, in.Record) {
 		return ""
 	}
 	templated := filter(in.Hooks.Templated(in.Hooks.InPlaceUpdate), func(h Handler) bool { return h.SetOn(in.Pod) })
@@ -20,13 +20,13 @@ func (in Input) Brought() string {
 		"counts the updated pod as available before it is registered: remove it from spec.template; Rollcall sets it on each pod", templated[0])
 }
 
-func (in Input) passedUpdating() bool {
-	switch State(in.Pod) {
+func passedUpdating(pod *Pod, record Record) bool {
+	switch State(pod) {
 	case appspub.LifecycleStateUpdating:
 		return true
 	case appspub.LifecycleStateNormal:
-		from := appspub.LifecycleStateType(in.Record.Stamp.State)
-		return in.Record.Want == OutOfService && (from == appspub.LifecycleStatePreparingUpdate || from == appspub.LifecycleStateUpdating)
+		from := appspub.LifecycleStateType(record.Stamp.State)
+		return record.Want == OutOfService && (from == appspub.LifecycleStatePreparingUpdate || from == appspub.LifecycleStateUpdating)
 	default:
 		return false
 	}

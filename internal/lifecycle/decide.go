@@ -43,22 +43,17 @@ func (r Row) Drains() bool { return r == RowPreparingDelete || r == RowPreparing
 
 // Input is what a decision rests on.
 type Input struct {
+	Circumstances
+
 	Pod       *Pod
 	Hooks     Hooks
 	Record    Record
 	Ownership Ownership
-	// KeepUnready: a pod in Normal that is not ready is kept.
-	KeepUnready bool
-	// Ending is why the pod must be out although it may be ready; Detached: it is for [Input.Detach], HeldOut: for [Input.HoldOut] or, with
-	// WithoutShare, for [Input.LeaveOut].
-	Ending       string
+	// Detached: its Ending is for [Input.Detach], HeldOut: for [Input.HoldOut] or, with WithoutShare, for [Input.LeaveOut].
 	Detached     bool
 	HeldOut      bool
 	WithoutShare bool
-	NodeLost     bool
 	Guard        Guard
-	// Blocked: the pod can't join (bad annotation, no IP), and stays where it is.
-	Blocked bool
 }
 
 // Decision is what the registries must hold, and what to write to the pod:
@@ -236,7 +231,7 @@ func (in Input) waiting(row Row) Hook {
 // it takes a pod that has ended without asking, or asks later.
 func (in Input) waitingGone() Hook {
 	switch {
-	case !in.held():
+	case !guarded(in.Pod) && in.needed(in.releaseAll()).Empty():
 		return ""
 	case in.Pod.DeletionTimestamp != nil:
 		return PreDelete
@@ -250,7 +245,7 @@ func (in Input) waitingGone() Hook {
 }
 
 func (in Input) waitingWhile(hook Hook, set bool) Hook {
-	if slices.ContainsFunc(in.named(hook), func(h Handler) bool { return h.SetOn(in.Pod) == set }) {
+	if slices.ContainsFunc(in.Hooks.withRefused(hook), func(h Handler) bool { return h.SetOn(in.Pod) == set }) {
 		return hook
 	}
 	return ""
@@ -271,30 +266,12 @@ func (in Input) releases(d Decision) bool {
 	}
 }
 
-func (in Input) held() bool { return guarded(in.Pod) || !in.needed(in.releaseAll()).Empty() }
-
-// named includes refused handlers: OpenKruise waits for them too.
-func (in Input) named(hook Hook) []Handler {
-	accepted := slices.Clip(*listOf(&in.Hooks, hook))
-	for _, r := range in.Hooks.Refused {
-		if r.Hook == hook {
-			accepted = append(accepted, r.Handler)
-		}
-	}
-	return accepted
-}
-
 // Managed reports whether the workload has an owned handler, or the pod any trace of Rollcall.
 func (in Input) Managed() bool {
 	if in.Hooks.Any() || in.Record.Exists() {
 		return true
 	}
-	return in.HasFinalizer() || slices.ContainsFunc(in.Ownership.NewlyCreated, func(key string) bool { return marked(in.Pod, key) })
-}
-
-// HasFinalizer reports whether the pod has an owned finalizer or the guard.
-func (in Input) HasFinalizer() bool {
-	return guarded(in.Pod) || slices.ContainsFunc(in.Pod.Finalizers, in.Ownership.Owns)
+	return in.Ownership.Holds(in.Pod) || slices.ContainsFunc(in.Ownership.NewlyCreated, func(key string) bool { return marked(in.Pod, key) })
 }
 
 // Released reports whether OpenKruise, or a person if the workload is gone, moves next in PreparingUpdate or PreparingDelete.

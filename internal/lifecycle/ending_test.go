@@ -118,13 +118,13 @@ func TestPodOfALostNodeIsNotReady(t *testing.T) {
 		appspub.LifecycleStatePreparingNormal, appspub.LifecycleStateNormal, appspub.LifecycleStateUpdated,
 	} {
 		gated.Labels[appspub.LifecycleStateKey] = string(state)
-		if got := Decide(Input{Pod: gated, NodeLost: true}).Want; got != OutOfService {
+		if got := Decide(Input{Pod: gated, Circumstances: Circumstances{NodeLost: true}}).Want; got != OutOfService {
 			t.Errorf("in state %s: want %s, want it out of service", state, got)
 		}
 	}
 	stillReady := podIn(appspub.LifecycleStateNormal)
 	stillReady.Status.Conditions = []PodCondition{condition(corev1.PodReady, corev1.ConditionTrue)}
-	if got := Decide(Input{Pod: stillReady, NodeLost: true}).Want; got != InService {
+	if got := Decide(Input{Pod: stillReady, Circumstances: Circumstances{NodeLost: true}}).Want; got != InService {
 		t.Errorf("want %s, want it in service: Kubernetes says when such a pod is no longer Ready", got)
 	}
 }

@@ -92,7 +92,7 @@ func (c *checker) input(pod *Pod) Input {
 		c.records[text] = RecordOf(pod) // of the one UID that the pods have
 	}
 	return Input{Pod: pod, Hooks: c.hooks, Record: c.records[text], Ownership: testOwnership(),
-		KeepUnready: c.row.keepUnready, Guard: c.row.guard}
+		Circumstances: Circumstances{KeepUnready: c.row.keepUnready}, Guard: c.row.guard}
 }
 
 // checkPolicies: the policy for pods that are not ready has a part in row 10 alone.

@@ -15,9 +15,7 @@ func TestDeadline(t *testing.T) {
 	t.Parallel()
 	both := FailurePolicy{PreDelete: time.Minute, InPlaceUpdate: 2 * time.Minute}
 	moved, err := time.Parse(time.RFC3339, testTime)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	died := moved.Add(time.Hour)
 	dying := func(p *Pod) { p.DeletionTimestamp = &metav1.Time{Time: died} }
 	stamped := func(text string) func(*Pod) {

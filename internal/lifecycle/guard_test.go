@@ -27,8 +27,6 @@ func TestGuardOf(t *testing.T) {
 		"without hooks":             {"Rollcall would not take it off later", alive, none, true, false, GuardFree},
 		"the workload is just gone": {"the pod is about to be deleted", alive, none, true, true, GuardLeave},
 	}, func(t *testing.T, tc row) {
-		if got := GuardOf(tc.pod, tc.hooks, tc.wanted, tc.ownerGone); got != tc.want {
-			t.Errorf("got %q, want %q: %s", got, tc.want, tc.reason)
-		}
+		expect.Equal(t, tc.want, GuardOf(tc.pod, tc.hooks, tc.wanted, tc.ownerGone), "%s", tc.reason)
 	})
 }

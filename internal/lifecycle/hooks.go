@@ -87,6 +87,17 @@ func listOf(h *Hooks, hook Hook) *[]Handler {
 	}
 }
 
+// withRefused are the hook's handlers, refused or not: OpenKruise waits for all.
+func (h Hooks) withRefused(hook Hook) []Handler {
+	all := slices.Clip(*listOf(&h, hook))
+	for _, r := range h.Refused {
+		if r.Hook == hook {
+			all = append(all, r.Handler)
+		}
+	}
+	return all
+}
+
 // Any reports whether any handler is owned, refused or not.
 func (h Hooks) Any() bool {
 	return len(h.PreNormal)+len(h.InPlaceUpdate)+len(h.PreDelete)+len(h.Refused) > 0

@@ -38,9 +38,7 @@ func TestOwns(t *testing.T) {
 	for key, tc := range cases {
 		t.Run(key, func(t *testing.T) {
 			t.Parallel()
-			if got := o.Owns(key); got != tc.want {
-				t.Errorf("Owns(%q) is %t, want %t: %s", key, got, tc.want, tc.reason)
-			}
+			expect.Equal(t, tc.want, o.Owns(key), "Owns(%q): %s", key, tc.reason)
 		})
 	}
 	if (Ownership{}).Owns("example.com/x") {
@@ -239,9 +237,7 @@ func TestManaged(t *testing.T) {
 			tc.change(pod)
 		}
 		in := Input{Pod: pod, Hooks: tc.hooks, Record: RecordOf(pod), Ownership: testOwnership()}
-		if got := in.Managed(); got != tc.want {
-			t.Errorf("managed is %t, want %t: %s", got, tc.want, tc.reason)
-		}
+		expect.Equal(t, tc.want, in.Managed(), "managed: %s", tc.reason)
 	})
 }
 
@@ -251,9 +247,7 @@ func TestFinalizerThatIsThereTwice(t *testing.T) {
 	pod := podIn(appspub.LifecycleStateNormal)
 	pod.Finalizers = []string{"example.com/f", "other.io/a", "example.com/f"}
 	patch, err := patchOf(pod, Hooks{}, Edit{Clear: []Handler{finalizer("example.com/f")}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	done, err := applyPatch(t, pod, patch)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, patch)

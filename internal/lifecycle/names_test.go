@@ -18,11 +18,12 @@ func TestUnknownName(t *testing.T) {
 		}
 		return values
 	}
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason              string
 		annotations, labels map[string]string
 		want                string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"all that there are": {"they are known", all(drain, AnnotationSkip, AnnotationRecord, AnnotationEndsAt, "rollcall.dev/new"),
 			all(LabelPreNormal, LabelInPlaceUpdate, LabelPreDelete), ""},
 		"another's":              {"others may write what they like", all("example.com/drian"), all("drian"), ""},
@@ -32,15 +33,12 @@ func TestUnknownName(t *testing.T) {
 		"a misspelt handler":     {"OpenKruise would wait for another label", nil, all("rollcall.dev/predelete"), "label rollcall.dev/predelete, which Rollcall does not know: did you mean rollcall.dev/pre-delete?"},
 		"a label of that name":   {"nothing reads it there", nil, all(drain), "label rollcall.dev/drain, which Rollcall reads as an annotation only"},
 		"a handler of one's own": {"the workload has it", nil, all("rollcall.dev/pre-deletes"), ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			in := Input{
-				Pod:       &Pod{ObjectMeta: metav1.ObjectMeta{Annotations: tc.annotations, Labels: tc.labels}},
-				Ownership: Ownership{NewlyCreated: []string{"rollcall.dev/new"}},
-				Hooks:     Hooks{PreDelete: []Handler{{Label: "rollcall.dev/pre-deletes", Value: "true"}}},
-			}
-			expect.Equal(t, tc.want, in.UnknownName([]string{drain}), "%s", tc.reason)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		in := Input{
+			Pod:       &Pod{ObjectMeta: metav1.ObjectMeta{Annotations: tc.annotations, Labels: tc.labels}},
+			Ownership: Ownership{NewlyCreated: []string{"rollcall.dev/new"}},
+			Hooks:     Hooks{PreDelete: []Handler{{Label: "rollcall.dev/pre-deletes", Value: "true"}}},
+		}
+		expect.Equal(t, tc.want, in.UnknownName([]string{drain}), "%s", tc.reason)
+	})
 }

@@ -139,9 +139,7 @@ func TestAwaitsReadiness(t *testing.T) {
 		"updated in place":             {RowUpdating, Record{}, false},
 	} {
 		in := Input{Pod: &Pod{Status: PodStatus{PodIP: "10.0.0.1"}}, Record: tc.record}
-		if got := in.AwaitsReadiness(Decision{Row: tc.row}); got != tc.want {
-			t.Errorf("%s: got %t, want %t", name, got, tc.want)
-		}
+		expect.Equal(t, tc.want, in.AwaitsReadiness(Decision{Row: tc.row}), "%s", name)
 	}
 }
 

@@ -29,6 +29,11 @@ func (o Ownership) Owns(key string) bool {
 	})
 }
 
+// Holds reports whether the pod has an owned finalizer or the guard.
+func (o Ownership) Holds(pod *Pod) bool {
+	return guarded(pod) || slices.ContainsFunc(pod.Finalizers, o.Owns)
+}
+
 func below(domain, key string) bool { return strings.HasPrefix(key, domain) && key != domain }
 
 // String lists all that is owned, for a person.

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/reference"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // TestPodOfLeavesThePodAsItIs: a reader may write the pod back.
@@ -83,12 +85,8 @@ func TestSidecarsAreContainersThatStay(t *testing.T) {
 	}
 	got := PodOf(pod)
 	want := []Container{{Name: "main"}, {Name: "app", Ports: port, Sidecar: true}, {Name: "proxy", Injected: true, Sidecar: true}}
-	if diff := cmp.Diff(want, got.Spec.Containers); diff != "" {
-		t.Errorf("containers (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"main", "proxy"}, got.Status.NotRunning); diff != "" {
-		t.Errorf("what does not run (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, want, got.Spec.Containers, "containers")
+	expect.Equal(t, []string{"main", "proxy"}, got.Status.NotRunning, "what does not run")
 	if !Runs(got, 8080) {
 		t.Error("the application in a sidecar counts as ended")
 	}
@@ -99,9 +97,7 @@ func TestSidecarsAreContainersThatStay(t *testing.T) {
 	if Finished(PodOf(pod)) {
 		t.Error("the pod counts as finished while a sidecar runs")
 	}
-	if diff := cmp.Diff(PodSpecOf(&pod.Spec), PodSpecOf(new(TemplateSpec(&pod.Spec)))); diff != "" {
-		t.Errorf("what is kept of a template says something else (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, PodSpecOf(&pod.Spec), PodSpecOf(new(TemplateSpec(&pod.Spec))), "what is kept of a template says something else")
 	pod.Spec.InitContainers[1].Ports = make([]corev1.ContainerPort, MaxPorts+1)
 	if got := PodOf(pod).TooMany; !strings.Contains(got, "spec.containers[].ports has 501 entries") {
 		t.Errorf("TooMany is %q, want one about the ports of sidecars", got)

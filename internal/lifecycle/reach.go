@@ -8,6 +8,14 @@ type Endpoint struct {
 	Port    int
 }
 
+// Foreign is an entry of a service by which clients are given an endpoint, and which this configuration does not manage.
+type Foreign struct {
+	Endpoint Endpoint
+	// Tagged is what the registry calls it if it has this cluster's ownership tag, where the driver does not write one: the options were
+	// others, or somebody copied it. Empty if somebody else wrote it.
+	Tagged string
+}
+
 // Reach is where clients can reach a pod: at its own IPs, and at its node's by a hostPort, which need not be the container's port.
 type Reach struct {
 	// address is [AddressOf].
@@ -40,7 +48,8 @@ func ReachOf(pod *Pod) Reach {
 	for _, ip := range pod.Status.PodIPs {
 		add(&o.own, ip.IP)
 	}
-	if o.ports = mappingsOf(pod); len(o.ports) > 0 {
+	o.ports = mappingsOf(pod)
+	if len(o.ports) > 0 {
 		add(&o.nodes, pod.Status.HostIP)
 		for _, ip := range pod.Status.HostIPs {
 			add(&o.nodes, ip.IP)

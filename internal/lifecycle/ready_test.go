@@ -47,9 +47,7 @@ func TestWasReady(t *testing.T) {
 		},
 	}, func(t *testing.T, tc row) {
 		pod := &Pod{Status: PodStatus{StartTime: tc.started, Conditions: tc.conditions}}
-		if got := WasReady(pod); got != tc.want {
-			t.Errorf("got %t, want %t: %s", got, tc.want, tc.reason)
-		}
+		expect.Equal(t, tc.want, WasReady(pod), "%s", tc.reason)
 	})
 }
 

@@ -187,6 +187,15 @@ func (r Record) WasInService() bool { return r.Exists() && (r.Want == InService 
 // Fresh reports whether the record is of the pod's present stay.
 func (r Record) Fresh(pod *Pod) bool { return r.Exists() && r.Stamp == StampOf(pod) }
 
+// Lacks reports whether it must list an entry before all registries have acknowledged:
+//
+//	in Normal     the pod counts among its [Peers] by the record
+//	has a record  the next manager takes the pod out only if it lists
+//	other pods    no: the next manager waits for lists
+func (r Record) Lacks(pod *Pod, at Key) bool {
+	return (Counts(pod) || r.Exists()) && (!r.WasInService() || !slices.Contains(r.Instances, at))
+}
+
 // sameBut compares all but the stamp.
 func (r Record) sameBut(other Record) bool {
 	return r.Version == other.Version && r.Want == other.Want && sameTime(r.OutSince, other.OutSince) &&

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -55,9 +54,7 @@ func TestRecordRoundTrip(t *testing.T) {
 			t.Fatalf("%s: the patch does not apply: %v", tc.reason, err)
 		}
 		read := RecordOf(done)
-		if diff := cmp.Diff(written, read); diff != "" {
-			t.Errorf("%s: read another record than was written (-written +read):\n%s", tc.reason, diff)
-		}
+		expect.Equal(t, written, read, "%s: read another record than was written", tc.reason)
 		if !read.Exists() || !read.Fresh(done) {
 			t.Errorf("%s: exists %t, fresh %t, want both", tc.reason, read.Exists(), read.Fresh(done))
 		}
@@ -75,12 +72,8 @@ func TestNewRecordDoesNotDependOnOrder(t *testing.T) {
 	pod, given := podIn(appspub.LifecycleStateNormal), []Key{b, c, a}
 	first := NewRecord(pod, testHooks(), InService, given, nil)
 	second := NewRecord(pod, testHooks(), InService, []Key{a, b, c}, nil)
-	if diff := cmp.Diff(first, second); diff != "" {
-		t.Errorf("the same facts in another order make another record, and so another write:\n%s", diff)
-	}
-	if diff := cmp.Diff([]Key{b, c, a}, given); diff != "" {
-		t.Errorf("the caller's list was sorted:\n%s", diff)
-	}
+	expect.Equal(t, first, second, "the same facts in another order make another record, and so another write")
+	expect.Equal(t, []Key{b, c, a}, given, "the caller's list was sorted")
 }
 
 func TestRecordThatIsNone(t *testing.T) {
@@ -112,9 +105,7 @@ func TestRecordThatIsNone(t *testing.T) {
 		pod := podIn(appspub.LifecycleStatePreparingDelete)
 		annotate(pod, AnnotationRecord, tc.text)
 		r := RecordOf(pod)
-		if diff := cmp.Diff(Record{}, r); diff != "" {
-			t.Errorf("%s: it was taken for a record:\n%s", tc.reason, diff)
-		}
+		expect.Equal(t, Record{}, r, "%s: it was taken for a record", tc.reason)
 		if r.Exists() || r.Fresh(pod) {
 			t.Errorf("%s: it says something", tc.reason)
 		}
@@ -195,10 +186,8 @@ func TestRecordOfAPodThatWasNeverInService(t *testing.T) {
 		pod := podIn(appspub.LifecycleStateNormal)
 		annotate(pod, AnnotationRecord, tc.text)
 		r := RecordOf(pod)
-		if got := r.WasInService(); got != tc.want {
-			t.Errorf("was in service: %t, want %t: %s", got, tc.want, tc.reason)
-		}
-		known := Input{Pod: pod, Record: r}.Unrecorded(Key{"default", Rollcall, "web", "10.0.0.1", 8080})
+		expect.Equal(t, tc.want, r.WasInService(), "was in service: %s", tc.reason)
+		known := r.Lacks(pod, Key{"default", Rollcall, "web", "10.0.0.1", 8080})
 		if known == tc.want {
 			t.Errorf("the record is to be written once it is in one of its registries: %t", known)
 		}
@@ -234,8 +223,6 @@ func TestRecordIsFresh(t *testing.T) {
 		pod := podIn(appspub.LifecycleStatePreparingDelete)
 		record := NewRecord(pod, testHooks(), Absent, testInstances(), nil)
 		tc.change(pod)
-		if got := record.Fresh(pod); got != tc.want {
-			t.Errorf("fresh is %t, want %t: %s", got, tc.want, tc.reason)
-		}
+		expect.Equal(t, tc.want, record.Fresh(pod), "fresh: %s", tc.reason)
 	})
 }

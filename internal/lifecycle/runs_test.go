@@ -39,9 +39,7 @@ func TestRuns(t *testing.T) {
 		"the cache knows no container": {"unknown is not ended", nil, nil, "", 8080, true},
 	}, func(t *testing.T, tc row) {
 		pod := &Pod{Spec: PodSpec{Containers: tc.containers}, Status: PodStatus{Phase: tc.phase, NotRunning: tc.ended}}
-		if got := Runs(pod, tc.port); got != tc.want {
-			t.Errorf("got %t, want %t: %s", got, tc.want, tc.reason)
-		}
+		expect.Equal(t, tc.want, Runs(pod, tc.port), "%s", tc.reason)
 	})
 }
 
@@ -71,11 +69,7 @@ func TestFinished(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: tc.deleted}, Spec: PodSpec{Containers: tc.containers},
 			Status: PodStatus{Phase: tc.phase, PodIP: "10.0.0.1", NotRunning: tc.ended},
 		}
-		if got := Finished(pod); got != tc.want {
-			t.Errorf("got %t, want %t: %s", got, tc.want, tc.reason)
-		}
-		if free := AddressOf(pod) == ""; free != tc.want {
-			t.Errorf("its address may be another's: %t, want %t: %s", free, tc.want, tc.reason)
-		}
+		expect.Equal(t, tc.want, Finished(pod), "%s", tc.reason)
+		expect.Equal(t, tc.want, AddressOf(pod) == "", "its address may be another's: %s", tc.reason)
 	})
 }

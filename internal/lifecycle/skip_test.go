@@ -43,9 +43,7 @@ func TestSkipOf(t *testing.T) {
 				t.Errorf("%q does not say %q: %s", got.Refused, word, tc.reason)
 			}
 		}
-		if got.FromTemplate != (tc.workload == templated) {
-			t.Errorf("from the template: %t", got.FromTemplate)
-		}
+		expect.Equal(t, tc.workload == templated, got.FromTemplate, "from the template")
 	})
 	if got := SkipOf(podIn(appspub.LifecycleStateNormal), templated); got.Refused != "" || got.Hooks != nil || got.FromTemplate {
 		t.Errorf("a pod without it: %+v", got)

@@ -52,7 +52,8 @@ func TrafficOf(w *Workload) (Traffic, error) {
 		return Traffic{}, fmt.Errorf("annotation %s is read on CloneSets only: remove it from the workload", AnnotationTraffic)
 	}
 	t, ok := parseTraffic(text)
-	if t.current = ShortRevision(w.Revisions.Current); !ok || t.Stable+t.Canary != 100 {
+	t.current = ShortRevision(w.Revisions.Current)
+	if !ok || t.Stable+t.Canary != 100 {
 		return Traffic{}, fmt.Errorf("annotation %s of the CloneSet is %.60q: %s", AnnotationTraffic, text, trafficHelp)
 	}
 	if t.current == "" || t.Stable == 0 && t.current == ShortRevision(w.Revisions.Update) {

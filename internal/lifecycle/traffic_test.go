@@ -88,9 +88,7 @@ func TestLeftOverTraffic(t *testing.T) {
 			t.Errorf("got %q, want one: %t: %s", got, tc.want, tc.reason)
 		}
 	})
-	if got := LeftOverTraffic(nil); got != "" {
-		t.Errorf("without a workload: %q", got)
-	}
+	expect.Equal(t, "", LeftOverTraffic(nil), "without a workload")
 }
 
 func ofRevision(name string) *Pod {

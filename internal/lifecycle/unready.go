@@ -1,7 +1,6 @@
 package lifecycle
 
 import (
-	"slices"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -32,20 +31,6 @@ func Damped(pod *Pod, after time.Duration, now time.Time) time.Duration {
 		since = now
 	}
 	return max(since.Add(after).Sub(now), 0)
-}
-
-// Unrecorded reports whether the record must list an entry before all registries have acknowledged:
-//
-//	in Normal     the pod counts among its [Peers] by the record
-//	has a record  the next manager takes the pod out only if it lists
-//	other pods    no: the next manager waits for lists
-func (in Input) Unrecorded(at Key) bool {
-	return (Counts(in.Pod) || in.Record.Exists()) && (!in.Record.WasInService() || !slices.Contains(in.Record.Instances, at))
-}
-
-// KeptUnready reports whether the pod is kept in rotation although it is not ready.
-func (in Input) KeptUnready(d Decision) bool {
-	return d.Row == RowNormalNotReady && d.Want == Keep && in.Record.Want == InService
 }
 
 // HeldNotReady recognizes a rollback from PreparingUpdate to Normal: OpenKruise leaves its readiness gate shut.

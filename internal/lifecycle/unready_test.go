@@ -30,9 +30,7 @@ func TestPanic(t *testing.T) {
 		"below a third":   {"nothing is rounded", Peers{All: 3, Unready: 1}, 34, false},
 		"all of all":      {"at 100% there is no panic", Peers{All: 4, Unready: 4}, 100, false},
 	}, func(t *testing.T, tc row) {
-		if got := tc.peers.Panic(tc.threshold); got != tc.want {
-			t.Errorf("%+v at %d%%: got %t, want %t: %s", tc.peers, tc.threshold, got, tc.want, tc.reason)
-		}
+		expect.Equal(t, tc.want, tc.peers.Panic(tc.threshold), "%+v at %d%%: %s", tc.peers, tc.threshold, tc.reason)
 	})
 }
 
@@ -51,6 +49,32 @@ func TestWhichPodsCount(t *testing.T) {
 	if Counts(dying) || Counts(done) {
 		t.Error("a pod that ends counts")
 	}
+}
+
+func TestDamped(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_000_000, 0)
+	type row struct {
+		reason      string
+		ago, after  time.Duration
+		ended, want bool
+	}
+	expect.Each(t, map[string]row{
+		"turned just now":       {"a missed probe is soon over", time.Second, 5 * time.Second, false, true},
+		"turned a while ago":    {"it does not serve", 5 * time.Second, 5 * time.Second, false, false},
+		"turned later, it says": {"kubelet's clock is ahead", -time.Hour, 5 * time.Second, false, true},
+		"a container has ended": {"every request fails", time.Second, 5 * time.Second, true, false},
+		"nothing is waited for": {"the configuration says so", time.Second, 0, false, false},
+	}, func(t *testing.T, tc row) {
+		pod := podIn(appspub.LifecycleStateNormal)
+		pod.Status.Conditions = []PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(now.Add(-tc.ago))}}
+		if tc.ended {
+			pod.Status.NotRunning = []string{"web"}
+		}
+		if left := Damped(pod, tc.after, now); (left > 0) != tc.want || left > tc.after {
+			t.Errorf("kept for %s, want kept: %t: %s", left, tc.want, tc.reason)
+		}
+	})
 }
 
 func TestHeldNotReady(t *testing.T) {
@@ -75,9 +99,7 @@ func TestHeldNotReady(t *testing.T) {
 			{Type: appspub.KruisePodReadyConditionType, Status: tc.gate, Message: tc.message},
 		}}}).Status.ShutByHook
 		in := Input{Pod: pod, Hooks: Hooks{MarksNotReady: tc.marks}}
-		if got := in.HeldNotReady(Decide(in)); got != tc.want {
-			t.Errorf("got %t, want %t\nreason: %s", got, tc.want, tc.reason)
-		}
+		expect.Equal(t, tc.want, in.HeldNotReady(Decide(in)), "%s", tc.reason)
 	})
 }
 
@@ -110,9 +132,7 @@ func TestReadinessGateOfOurOwn(t *testing.T) {
 		for _, held := range tc.holds {
 			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: held, Status: corev1.ConditionTrue})
 		}
-		if got := IsReady(PodOf(pod)); got != tc.want {
-			t.Errorf("%s: got %t, want %t", reason, got, tc.want)
-		}
+		expect.Equal(t, tc.want, IsReady(PodOf(pod)), "%s", reason)
 	}
 }
 
@@ -140,9 +160,7 @@ func TestLatePatchOnAPodWithAReadinessGateOfOurOwn(t *testing.T) {
 			t.Fatalf("row %d, want %d", d.Row, RowPreparingNormal)
 		}
 		patch, err := in.Patch(d.Then, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		if _, err := applyPatch(t, pod, patch); err != nil {
 			t.Fatalf("nothing has changed: %v", err)
 		}

@@ -17,14 +17,18 @@ import (
 
 // Pods are safe for concurrent use.
 type Pods struct {
-	mu       sync.Mutex
-	pods     map[types.UID]*Pod
+	mu   sync.Mutex
+	pods map[types.UID]*Pod
+	// tellers are the pods that had the last Event of their workload, while they wait.
+	tellers  map[types.UID]*Pod
 	rollouts rollouts
 	swept    time.Time
 }
 
 // New returns empty Pods.
-func New() *Pods { return &Pods{pods: map[types.UID]*Pod{}, rollouts: rollouts{}} }
+func New() *Pods {
+	return &Pods{pods: map[types.UID]*Pod{}, tellers: map[types.UID]*Pod{}, rollouts: rollouts{}}
+}
 
 // Pod is for its reconciler only: exported fields (except Pod), Shown, Announced, Announce, BehindFor, FailsFor, Read and
 // ReadOut.
@@ -49,7 +53,7 @@ type Pod struct {
 	behind  time.Time
 	failing time.Time
 
-	// Under the lock of [Pods]: the blocker, what was decided under, the workload with an Event for it, and when that came.
+	// Under the lock of [Pods]: the blocker, what was decided under, the workload of which it is the teller, and since when.
 	shown  *waiting.Blocker
 	of     string // the workload's name, while the pod waits
 	under  lifecycle.Circumstances
@@ -84,6 +88,9 @@ func (n *Pods) Of(pod lifecycle.PodID) *Pod {
 func (n *Pods) Forget(uid types.UID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if one := n.pods[uid]; one != nil {
+		n.tellsNoMore(one)
+	}
 	delete(n.pods, uid)
 }
 
@@ -130,9 +137,10 @@ func (n *Pods) Show(of *Pod, workload string, now waiting.Blocker, under lifecyc
 	of.under = under
 	waits := now.Hook != "" || now.Reason.OfApp() // which will wait
 	if now.Said.IsZero() || !waits || of.shown != nil && of.shown.Hook != now.Hook {
-		of.told = ""
+		n.tellsNoMore(of)
 	}
-	if of.shown, of.of = nil, ""; now.Reason != "" {
+	of.shown, of.of = nil, ""
+	if now.Reason != "" {
 		shown := now // on the heap only if a pod waits
 		of.shown, of.of = &shown, workload
 	}
@@ -142,13 +150,23 @@ func (n *Pods) Show(of *Pod, workload string, now waiting.Blocker, under lifecyc
 func (n *Pods) ClaimEvent(of *Pod, workload types.UID, now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, one := range n.pods {
-		if one.told == workload && now.Before(one.toldAt.Add(reason.EventRepeat)) {
+	if last := n.tellers[workload]; last != nil {
+		if now.Before(last.toldAt.Add(reason.EventRepeat)) {
 			return false
 		}
+		n.tellsNoMore(last)
 	}
-	of.told, of.toldAt = workload, now
+	n.tellsNoMore(of)
+	n.tellers[workload], of.told, of.toldAt = of, workload, now
 	return true
+}
+
+// tellsNoMore needs the lock.
+func (n *Pods) tellsNoMore(one *Pod) {
+	if one.told != "" {
+		delete(n.tellers, one.told)
+	}
+	one.told = ""
 }
 
 // Shown returns why the pod waits.
@@ -169,7 +187,8 @@ func (n *Pod) Announced() waiting.Blocker {
 
 // Announce notes what an Event reported, and with no reason that it passed.
 func (n *Pod) Announce(now waiting.Blocker) {
-	if n.announced = nil; now.Reason != "" {
+	n.announced = nil
+	if now.Reason != "" {
 		announced := now // on the heap only if there is an Event
 		n.announced = &announced
 	}

@@ -75,6 +75,22 @@ func TestEachIsNewOnce(t *testing.T) {
 	}
 }
 
+// TestReadOut: a record of the future lets no pod wait for longer than a drain since it was first read.
+func TestReadOut(t *testing.T) {
+	t.Parallel()
+	pod, now := noteOf(New(), "1"), time.Unix(0, 0)
+	expect := func(why string, since, now, want time.Time) {
+		t.Helper()
+		if pod.ReadOut(&since, now); !pod.OutRead.Equal(want) {
+			t.Errorf("read at %v, want %v\nwhy: %s", pod.OutRead, want, why)
+		}
+	}
+	ahead, later := now.Add(1000*time.Hour), now.Add(time.Minute)
+	expect("it is new", ahead, now, now)
+	expect("it was read before", ahead, later, now)
+	expect("another drain has begun", ahead.Add(time.Minute), later, later)
+}
+
 // TestEventsOnAPodAreBounded: whoever writes the pod can make it wait and go on as often as they like.
 func TestEventsOnAPodAreBounded(t *testing.T) {
 	t.Parallel()

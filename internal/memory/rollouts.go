@@ -31,7 +31,8 @@ func (r *rollout) seen(now lifecycle.Rollout) (next rollout, news bool) {
 	if r == nil {
 		return rollout{now.Revision, now.In > 0 || !now.Rolling, now.Done() || !now.Rolling, now.ToUpdate}, false
 	}
-	if next = *r; r.revision != now.Revision {
+	next = *r
+	if r.revision != now.Revision {
 		next = rollout{revision: now.Revision}
 	}
 	if now.Rolling && now.ToUpdate > next.toUpdate { // a canary continues
@@ -64,7 +65,8 @@ func (n *Pods) Rolled(now lifecycle.Rollout, at time.Time) (tell bool) {
 	}
 	one.at = at
 	next, news := one.seen(now)
-	if one.rollout = next; !news {
+	one.rollout = next
+	if !news {
 		return false
 	}
 	if one.events == nil {

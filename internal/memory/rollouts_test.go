@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // TestRollout plays what the leader sees of a CloneSet, and expects an Event for the first pod of an update and for the last one.
@@ -46,9 +47,7 @@ func TestRollout(t *testing.T) {
 		n := New()
 		for i, l := range c.looks {
 			now := lifecycle.Rollout{Workload: "web", Revision: l.revision, Rolling: l.rolling, In: l.in, ToUpdate: l.toUpdate}
-			if got := n.Rolled(now, time.Unix(0, 0)); got != l.tells {
-				t.Errorf("%s: look %d tells %t, want %t: %s", name, i, got, l.tells, c.reason)
-			}
+			expect.Equal(t, l.tells, n.Rolled(now, time.Unix(0, 0)), "%s: look %d tells: %s", name, i, c.reason)
 		}
 	}
 }

@@ -17,7 +17,7 @@ func NewRegistryMetrics(r prometheus.Registerer) *RegistryMetrics {
 	return &RegistryMetrics{
 		duration: promauto.With(r).NewHistogramVec(prometheus.HistogramOpts{
 			Name: "rollcall_registry_request_duration_seconds",
-			Help: "How long calls to a registry took, by registry, driver, operation (register, failOver, deregister, list, " +
+			Help: "How long calls to a registry took, by registry, driver, operation (register, takeOut, deregister, list, " +
 				"probe, heartbeat, get) and outcome (ok, retryable, terminal, timeout, notRegistered, notYet, foreignEntry).",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"registry", "driver", "operation", "outcome"}),
@@ -84,7 +84,7 @@ type DryRunMetrics struct{ steps *prometheus.CounterVec }
 func NewDryRunMetrics(r prometheus.Registerer) *DryRunMetrics {
 	return &DryRunMetrics{steps: promauto.With(r).NewCounterVec(prometheus.CounterOpts{
 		Name: "rollcall_dry_run_total",
-		Help: "Steps that a dry run would have taken, by registry (empty for the API server) and operation (register, failOver, " +
+		Help: "Steps that a dry run would have taken, by registry (empty for the API server) and operation (register, takeOut, " +
 			"deregister, patch, event). A step counts once, until another step would take its place.",
 	}, []string{"registry", "operation"})}
 }

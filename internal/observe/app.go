@@ -51,17 +51,18 @@ func (f *Facts) steersIn(in lifecycle.Key) bool {
 }
 
 // dropRefused is for a pod that may not use a service name. Taking out for good what its application registered needs no right to the
-// name, and gives none.
-func (f *Facts) dropRefused() {
+// name, and gives none. It reports whether the application may have registered it under a name that it may not use.
+func (f *Facts) dropRefused() (unsteered bool) {
 	f.Targets = slices.DeleteFunc(f.Targets, func(t tracker.Target) bool {
 		apps := t.Key().ByApp() || len(f.Tracked.Foreign(t.Key())) > 0
 		drops := !apps || !lifecycle.Leaves(f.Input.Pod)
-		f.Unsteered = f.Unsteered || drops && apps
+		unsteered = unsteered || drops && apps
 		return drops
 	})
+	return unsteered
 }
 
-// passedOn looks up which former endpoints of the pod are another pod's application's by now, such as a port of the node that both used.
+// passedOn looks up which former endpoints of the pod are another pod's application's now, such as a port of the node that both used.
 func (o *Observer) passedOn(ctx context.Context, f *Facts) error {
 	if !f.Settings.steers() {
 		return nil
@@ -77,7 +78,8 @@ func (o *Observer) passedOn(ctx context.Context, f *Facts) error {
 			continue
 		}
 		var err error
-		if f.PassedOn[in], err = o.State.AnotherHas(ctx, f.Settings.Services, in, f.Input.Pod.UID); err != nil {
+		f.PassedOn[in], err = o.State.AnotherHas(ctx, f.Settings.Services, in, f.Input.Pod.UID)
+		if err != nil {
 			return err
 		}
 	}

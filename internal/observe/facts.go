@@ -33,8 +33,8 @@ type Facts struct {
 	Problem waiting.Blocker
 	// AddressUnknown: it can't be read which address the pod has, so nothing proves that it has left another.
 	AddressUnknown bool
-	// Unsteered: its application may have registered the pod under a name that it may not use.
-	Unsteered bool
+	// Unsteered is the Problem if its application may have registered the pod under a name that it may not use.
+	Unsteered waiting.Blocker
 	// Warning is for a person to check, and blocks nothing.
 	Warning waiting.Blocker
 	// Keeps are services that the pod may use only because it is registered under them.
@@ -82,16 +82,12 @@ func (f *Facts) Gone() bool { return f.Uncached && !f.Memory.Lingers }
 func (f *Facts) Entries(in lifecycle.Input, targets []tracker.Target) plan.Facts {
 	return plan.Facts{
 		Pod: in.Pod, Record: in.Record, Gone: f.Gone(), Targets: targets, Undescribed: f.Problem.Reason != "", PassedOn: f.PassedOn,
-		AddressUnknown: f.AddressUnknown, Sources: f.Sources, Unsteered: f.unsteered(), CountsIn: f.countsIn(),
-		Owner: f.owner(in.Pod), Configuration: f.Settings, Known: f.Tracked.Known(),
+		AddressUnknown: f.AddressUnknown, Sources: f.Sources, Unsteered: f.Unsteered, CountsIn: f.countsIn(),
+		Configuration: f.Settings, Known: f.Tracked.Known(),
+		Owner: registry.Instance{
+			Cluster: f.Settings.Cluster, ClusterUID: f.clusterUID, Namespace: in.Pod.Namespace, Pod: in.Pod.Name, UID: string(in.Pod.UID),
+		},
 	}
-}
-
-func (f *Facts) unsteered() waiting.Blocker {
-	if !f.Unsteered {
-		return waiting.Blocker{}
-	}
-	return f.Problem
 }
 
 func (f *Facts) countsIn() time.Duration {
@@ -99,12 +95,6 @@ func (f *Facts) countsIn() time.Duration {
 		return 0
 	}
 	return f.Grows
-}
-
-func (f *Facts) owner(pod *lifecycle.Pod) registry.Instance {
-	return registry.Instance{
-		Cluster: f.Settings.Cluster, ClusterUID: f.clusterUID, Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID),
-	}
 }
 
 // targetsIn are all endpoints in all registries, but for those where the subject has none.
@@ -147,13 +137,13 @@ func (f *Facts) Goal(row plan.Row) tracker.Goal {
 
 // GivenBy are the entries by which clients are given the pod under the row's service, and should not be. What nobody tagged is the
 // application's, which can be left to it or steered.
-func (f *Facts) GivenBy(row plan.Row) []tracker.Foreign {
+func (f *Facts) GivenBy(row plan.Row) []lifecycle.Foreign {
 	found := f.Tracked.Foreign(row.Key())
 	if len(found) == 0 || row.Want == lifecycle.Absent && !f.Entries(f.Input, nil).Has(row.Key()) { // nothing, or at an address it has lost
 		return nil
 	}
 	toApp := row.ByApp() || row.LeftToApp || row.Want != lifecycle.InService && f.steersIn(row.Key())
-	return slices.DeleteFunc(found, func(one tracker.Foreign) bool { return toApp && one.Tagged == "" })
+	return slices.DeleteFunc(found, func(one lifecycle.Foreign) bool { return toApp && one.Tagged == "" })
 }
 
 // MayBeOut reports whether clients may lack the pod somewhere, whatever its record shows: a failed call may have taken it out.

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -118,8 +119,7 @@ func (o *Observer) look(ctx context.Context, id lifecycle.PodID, f *Facts) (Look
 		return Look{}, err
 	}
 	f.guard(workload != nil)
-	f.warnOfInjected(workload)
-	f.warnOfBalancer()
+	f.warnOfTraffic(workload)
 	tracked.Recall(f.Input.Record.Want, f.Entries(f.Input, f.Targets).OfRecord, o.Clock.Now())
 	o.adoptListed(f)
 	return Look{Facts: f}, nil
@@ -134,13 +134,12 @@ func (o *Observer) locate(ctx context.Context, f *Facts) error {
 		return err
 	}
 	o.targets(f, clusterstate.Topology(node))
-	f.warnOfVirtualNode(node)
 	if err := o.passedOn(ctx, f); err != nil {
 		return err
 	}
 	f.Input.Blocked = f.Problem.Reason != ""
 	f.Input.NodeLost = node.Lost()
-	f.warnOfNames(node)
+	f.warnOf(node)
 	f.Input.Ending, f.Changes = lifecycle.EndOf(pod, node, now).Ending(now, f.Drain.Max)
 	f.holdOut(now)
 	f.leaveOut()
@@ -165,9 +164,7 @@ func (f *Facts) damped(now time.Time) bool {
 
 // holdOut takes a pod out that a person holds, for as long as nothing else ends it.
 func (f *Facts) holdOut(now time.Time) {
-	if f.hold.Refused != "" && f.Warning.Reason == "" {
-		f.Warning = waiting.Described(reason.InvalidPod, f.hold.Refused)
-	}
+	f.warn(f.hold.Refused, invalid)
 	left := f.hold.Left(now)
 	if left == 0 || f.Input.Ending != "" {
 		return
@@ -201,8 +198,8 @@ func (o *Observer) former(ctx context.Context, f *Facts) error {
 	case former == clusterstate.Detached:
 		f.Input = f.Input.Detach()
 		f.Changes = 0
-	case record.Exists() && lifecycle.Counts(pod) && f.Warning.Reason == "":
-		f.Warning = waiting.Orphaned()
+	case record.Exists() && lifecycle.Counts(pod):
+		f.Warning = cmp.Or(f.Warning, waiting.Orphaned())
 	}
 	return nil
 }
@@ -216,7 +213,7 @@ func (o *Observer) pod(ctx context.Context, f *Facts, pod *lifecycle.Pod) (*clus
 	owner, settings := workload.ForDecision(), f.Settings
 	f.Skip, f.hold, f.traffic = lifecycle.SkipOf(pod, owner), lifecycle.HoldOf(pod, owner), o.trafficOf(pod, owner)
 	f.Input = lifecycle.Input{
-		Pod: pod, Hooks: lifecycle.HooksOf(owner, settings.Ownership), Record: lifecycle.RecordOf(pod), Ownership: settings.Ownership,
+		Pod: pod, Hooks: lifecycle.HooksOf(owner, settings.Ownership), Record: o.State.Records.Of(pod), Ownership: settings.Ownership,
 	}
 	f.Rollout, f.Updated = o.State.Panics.Revisions.RolloutOf(workload, pod)
 	return workload, nil
@@ -252,14 +249,18 @@ func (o *Observer) awaitOwnWrite(ctx context.Context, f *Facts, pod *lifecycle.P
 // uncached is for a pod that is not in the cache: gone, or without the label that the cache selects by. Only its UID tells it from its
 // successor.
 func (o *Observer) uncached(ctx context.Context, id lifecycle.PodID, f *Facts) (Look, error) {
-	last := f.Tracked.Uncached()
-	if last == nil {
-		return o.unknown(id, f), nil
+	last, forgotten := f.Tracked.Uncached()
+	switch {
+	case forgotten:
+		o.Memory.Forget(id.UID)
+		return Look{}, nil
+	case last == nil:
+		return Look{Again: StaleRecheck}, nil // the event is on its way
 	}
 	f.Uncached = true
 	f.Input = lifecycle.Input{Pod: last, Record: lifecycle.RecordOf(last), Ownership: f.Settings.Ownership}
 	nothingLeft := f.nothingLeft()
-	if nothingLeft && (last.DeletionTimestamp != nil || !f.Input.HasFinalizer()) {
+	if nothingLeft && (last.DeletionTimestamp != nil || !f.Settings.Ownership.Holds(last)) {
 		return Look{Forget: true}, nil
 	}
 	live, err := clusterstate.Live(ctx, o.APIReader, id)
@@ -271,7 +272,13 @@ func (o *Observer) uncached(ctx context.Context, id lifecycle.PodID, f *Facts) (
 	case live != nil && !lifecycle.Ends(live):
 		return Look{Again: waiting.Longest}, nil // no event will say when it is gone
 	}
-	if f.Memory.Lingers = live != nil; f.Memory.Lingers {
+	return o.ends(ctx, f, live)
+}
+
+// ends is for a pod that has left the cache, and has entries: it is gone, or it ends.
+func (o *Observer) ends(ctx context.Context, f *Facts, live *lifecycle.Pod) (_ Look, err error) {
+	f.Memory.Lingers = live != nil
+	if f.Memory.Lingers {
 		err = o.lingering(ctx, f, live)
 	}
 	o.targets(f, service.Node{})
@@ -279,15 +286,6 @@ func (o *Observer) uncached(ctx context.Context, id lifecycle.PodID, f *Facts) (
 		return Look{}, err
 	}
 	return Look{Facts: f}, nil
-}
-
-// unknown is for a pod that no event has called gone yet.
-func (o *Observer) unknown(id lifecycle.PodID, f *Facts) Look {
-	if !f.Tracked.CloseUnlessFound() {
-		return Look{Again: StaleRecheck} // the event is on its way
-	}
-	o.Memory.Forget(id.UID)
-	return Look{}
 }
 
 // lingering is for a pod that ends without the cache's label.
@@ -319,7 +317,8 @@ func (f *Facts) nothingLeft() bool {
 func (o *Observer) targets(f *Facts, node service.Node) {
 	pod, settings := f.Input.Pod, f.Settings
 	var drainErr error
-	if f.Drain, drainErr = service.DrainOf(pod.Annotations, settings.Drain); drainErr != nil {
+	f.Drain, drainErr = service.DrainOf(pod.Annotations, settings.Drain)
+	if drainErr != nil {
 		f.Drain = settings.Drain
 	}
 	subject := o.State.SubjectOf(pod)
@@ -329,12 +328,13 @@ func (o *Observer) targets(f *Facts, node service.Node) {
 	if sourcesErr != nil && len(f.Entries(f.Input, nil).Instances()) == 0 {
 		sources = settings.everywhere // nothing tells which of them it is in
 	}
-	if f.Sources = sources; sourcesErr != nil {
+	f.Sources = sources
+	if sourcesErr != nil {
 		f.Sources = settings.everywhere
 	}
 	attributesErr = errors.Join(attributesErr, sourcesErr)
 	if attributesErr == nil {
-		attributes, attributesErr = f.weighed(attributes, sources)
+		attributes, attributesErr = f.traffic.weighed(f, attributes, sources)
 	}
 	targets, err := f.targetsIn(sources, subject, attributes, o.Clock.Now())
 	f.Targets, err = targets, errors.Join(err, drainErr, attributesErr, tooMany(pod))
@@ -344,18 +344,21 @@ func (o *Observer) targets(f *Facts, node service.Node) {
 	if noAddress != "" {
 		f.Targets = nil
 	}
-	if refused.Reason != "" {
-		f.dropRefused()
-	}
+	unsteered := refused.Reason != "" && f.dropRefused()
 	switch {
 	case err != nil:
-		f.Problem = waiting.Described(reason.InvalidPod, err.Error())
+		f.Problem = invalid(err.Error())
 	case noAddress != "":
 		f.Problem = waiting.Described(reason.NoAddress, noAddress)
-	case refused.Reason != "":
+	default:
 		f.Problem = refused
 	}
+	if unsteered {
+		f.Unsteered = f.Problem
+	}
 }
+
+func invalid(why string) waiting.Blocker { return waiting.Described(reason.InvalidPod, why) }
 
 // tooMany is an error, since what of a pod is not read may be what its place depends on.
 func tooMany(pod *lifecycle.Pod) error {
@@ -376,7 +379,8 @@ func (o *Observer) names(f *Facts) waiting.Blocker {
 			return refused
 		default:
 			refused.Message += "; the pod stays, since it is registered under that name already"
-			if f.Warning = refused; f.Keeps == nil {
+			f.Warning = refused
+			if f.Keeps == nil {
 				f.Keeps = map[string]bool{}
 			}
 			f.Keeps[t.Instance.Service] = true

@@ -6,9 +6,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/service"
-	"github.com/rollcall-dev/rollcall/internal/waiting"
 )
 
 // What a pod gets of its CloneSet's traffic, by its revision.
@@ -23,7 +21,8 @@ type traffic struct {
 }
 
 func (o *Observer) trafficOf(pod *lifecycle.Pod, workload *lifecycle.Workload) (t traffic) {
-	if t.Traffic, t.refused = lifecycle.TrafficOf(workload); !t.Shared() {
+	t.Traffic, t.refused = lifecycle.TrafficOf(workload)
+	if !t.Shared() {
 		return t
 	}
 	t.own, t.others = o.State.Panics.Revisions.Of(clusterstate.OwnerOf(pod).UID, t.StableRevision())
@@ -35,8 +34,7 @@ func (o *Observer) trafficOf(pod *lifecycle.Pod, workload *lifecycle.Workload) (
 }
 
 // weighed returns the attributes with the weight by which the revisions get their shares in the sources.
-func (f *Facts) weighed(a service.Attributes, sources []lifecycle.Source) (service.Attributes, error) {
-	t := f.traffic
+func (t traffic) weighed(f *Facts, a service.Attributes, sources []lifecycle.Source) (service.Attributes, error) {
 	if t.refused != nil || !t.Weighs() {
 		return a, t.refused
 	}
@@ -73,8 +71,8 @@ func (f *Facts) leaveOut() {
 	switch {
 	case !serves, t.others.In > 0 && t.others.In == t.others.Serving:
 		f.Input = f.Input.LeaveOut(t.Traffic)
-	case t.others.Serving == 0 && f.Warning.Reason == "":
-		f.Warning = waiting.Described(reason.InvalidPod, fmt.Sprintf("annotation %s of the CloneSet is %s, and no pod of the revision that is "+
-			"to have all traffic is ready: the pod stays in rotation until one is", lifecycle.AnnotationTraffic, t))
+	case t.others.Serving == 0:
+		f.warn(fmt.Sprintf("annotation %s of the CloneSet is %s, and no pod of the revision that is to have all traffic is ready: the pod "+
+			"stays in rotation until one is", lifecycle.AnnotationTraffic, t), invalid)
 	}
 }

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
@@ -10,43 +11,31 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/waiting"
 )
 
-// What a person should check, and blocks nothing: the first that is found, in the order of [Observer.Look].
-
-// warnOfNames: an annotation has no effect, or clients drop the pod for what it lacks.
-func (f *Facts) warnOfNames(node *lifecycle.Node) {
-	if why := lifecycle.UnreadableEnd(f.Input.Pod, node); why != "" && f.Warning.Reason == "" {
-		f.Warning = waiting.UnreadableEnd(why)
-	}
-	if unknown := f.Input.UnknownName(service.Annotations()); unknown != "" && f.Warning.Reason == "" {
-		f.Warning = waiting.UnknownName(unknown)
-	}
-	if t := f.ipv4Only(); t != "" && f.Warning.Reason == "" {
-		f.Warning = waiting.IPv6Missing(t)
+// warn is for what a person should check, and blocks nothing: the first that is found, in the order of [Observer.Look].
+func (f *Facts) warn(why string, of func(string) waiting.Blocker) {
+	if why != "" {
+		f.Warning = cmp.Or(f.Warning, of(why))
 	}
 }
 
-// warnOfInjected: clients are given a port of another container than the author of the template meant.
-func (f *Facts) warnOfInjected(workload *clusterstate.Workload) {
-	if pod := f.Input.Pod; workload == nil || f.Warning.Reason != "" || len(pod.Spec.Containers) < 2 {
-		return
+// warnOf: clients are given an address of vCluster's as the node's, an annotation has no effect, or clients drop the pod for what it lacks.
+func (f *Facts) warnOf(node *lifecycle.Node) {
+	if node != nil {
+		given := func(t tracker.Target) bool { return t.Instance.Address == node.VirtualIP }
+		if node.VirtualIP != "" && slices.ContainsFunc(f.Targets, given) {
+			f.Warning = cmp.Or(f.Warning, waiting.VirtualNodeIP(node.VirtualIP, node.Name))
+		}
 	}
-	if why := f.Settings.Services.Injected(service.SubjectOf(f.Input.Pod), new(workload.Template.Spec())); why != "" {
-		f.Warning = waiting.InjectedPort(why)
-	}
+	f.warn(lifecycle.UnreadableEnd(f.Input.Pod, node), waiting.UnreadableEnd)
+	f.warn(f.Input.UnknownName(service.Annotations()), waiting.UnknownName)
+	f.warn(f.ipv4Only(), waiting.IPv6Missing)
 }
 
-// warnOfBalancer: it sends requests to the pod while Rollcall and the pod's condition show it out of rotation.
-func (f *Facts) warnOfBalancer() {
-	if gate := lifecycle.KeptAsTarget(f.Input.Pod.Spec.ReadinessGates); gate != "" && f.Warning.Reason == "" {
-		f.Warning = waiting.UnreadyTarget(string(gate))
+// warnOfTraffic: clients are given a port of another container than the author of the template meant, or a balancer sends requests to the
+// pod while Rollcall and the pod's condition show it out of rotation.
+func (f *Facts) warnOfTraffic(workload *clusterstate.Workload) {
+	if pod := f.Input.Pod; workload != nil && len(pod.Spec.Containers) > 1 {
+		f.warn(f.Settings.Services.Injected(service.SubjectOf(pod), new(workload.Template.Spec())), waiting.InjectedPort)
 	}
-}
-
-// warnOfVirtualNode: clients are given an address of vCluster's as the node's.
-func (f *Facts) warnOfVirtualNode(node *lifecycle.Node) {
-	given := func(t tracker.Target) bool { return t.Instance.Address == node.VirtualIP }
-	if node == nil || node.VirtualIP == "" || f.Warning.Reason != "" || !slices.ContainsFunc(f.Targets, given) {
-		return
-	}
-	f.Warning = waiting.VirtualNodeIP(node.VirtualIP, node.Name)
+	f.warn(string(lifecycle.KeptAsTarget(f.Input.Pod.Spec.ReadinessGates)), waiting.UnreadyTarget)
 }

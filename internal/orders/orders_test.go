@@ -3,7 +3,7 @@ package orders
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // TestCommand: the commands that an Event shows approve at the Lease of the manager that made it.
@@ -35,9 +35,7 @@ func TestWith(t *testing.T) {
 		one + ", then\n" + two + ",":      {"two approvals by hand", one + "," + two + ",now"},
 		"0123456789AB 0123456789abc 0a1b": {"none is a digest", "now"},
 	} {
-		if diff := cmp.Diff(c.want, With(With(value, "now"), "now")); diff != "" {
-			t.Errorf("%s, %q (-want +got):\n%s", c.reason, value, diff)
-		}
+		expect.Equal(t, c.want, With(With(value, "now"), "now"), "%s, %q", c.reason, value)
 	}
 }
 
@@ -51,9 +49,7 @@ func TestWithout(t *testing.T) {
 		one + ", now\n" + two + ",": {"others with it", "now," + two},
 		one + "," + one:             {"given twice", ""},
 	} {
-		if diff := cmp.Diff(c.want, Without(value, []string{one})); diff != "" {
-			t.Errorf("%s, %q (-want +got):\n%s", c.reason, value, diff)
-		}
+		expect.Equal(t, c.want, Without(value, []string{one}), "%s, %q", c.reason, value)
 	}
 }
 
@@ -66,8 +62,6 @@ func TestRegistryIn(t *testing.T) {
 		"5 of 7 entries":                        "",
 		"nothing of " + Holds(5, 7, "prod"):     "",
 	} {
-		if got := RegistryIn(text); got != want {
-			t.Errorf("%q: got %s, want %s", text, got, want)
-		}
+		expect.Equal(t, want, RegistryIn(text), "%q", text)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/rollcall-dev/rollcall/internal/place"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestSplit(t *testing.T) {
@@ -26,9 +27,7 @@ func TestSplit(t *testing.T) {
 			if at != tc.place || name != tc.bare {
 				t.Errorf("got %q and %q, want %q and %q: %s", at, name, tc.place, tc.bare, tc.reason)
 			}
-			if joined := place.Join(at, name); joined != tc.service {
-				t.Errorf("joined, they are %q, want %q", joined, tc.service)
-			}
+			expect.Equal(t, tc.service, place.Join(at, name), "joined")
 		})
 	}
 }

@@ -115,10 +115,10 @@ type answer struct {
 	is     bool
 }
 
-func expectEach(t *testing.T, is func(Facts, lifecycle.Key, lifecycle.Want) bool, rows map[string]answer) {
+func expectEach(t *testing.T, is func(entry, lifecycle.Want) bool, rows map[string]answer) {
 	t.Helper()
 	expect.Each(t, rows, func(t *testing.T, tc answer) {
-		if got := is(tc.of.f, tc.in, tc.want); got != tc.is {
+		if got := is(tc.of.f.entry(tc.in), tc.want); got != tc.is {
 			t.Errorf("%s: got %t", tc.reason, got)
 		}
 	})
@@ -135,9 +135,12 @@ func TestFacts_AddressesOf(t *testing.T) {
 		want   []string
 	}
 	expect.Each(t, map[string]row{
-		"one":                {"the plain case", steer(), apps("web", here), []string{here}},
-		"two":                {"the application may have chosen either", steer(twoAddresses), apps("web", here), []string{here, also}},
-		"the node's":         {"a host port is there too", steer(onItsNode), apps("web", here), []string{here, before}},
+		"one":        {"the plain case", steer(), apps("web", here), []string{here}},
+		"two":        {"the application may have chosen either", steer(twoAddresses), apps("web", here), []string{here, also}},
+		"the node's": {"a host port is there too", steer(onItsNode), apps("web", here), []string{here, before}},
+		"another's, on its node": {
+			"any other may have the port there", steer(func(s *steered) { s.f.Pod.Status.HostIP = before }), apps("web", here), []string{here},
+		},
 		"called":             {"what answers at the node is not the pod's", steer(onItsNode), called(here), []string{here}},
 		"called at one":      {"the same", steer(), called(here), []string{here}},
 		"without an address": {"it is nowhere", steer(noAddress), called(here), nil},
@@ -146,7 +149,7 @@ func TestFacts_AddressesOf(t *testing.T) {
 	})
 }
 
-func TestFacts_passedOn(t *testing.T) {
+func TestEntry_passedOn(t *testing.T) {
 	t.Parallel()
 	ended := func(s *steered) {
 		s.f.Pod.Spec.Containers, s.f.Pod.Status.NotRunning = []lifecycle.Container{{Name: "web"}}, []string{"web"}
@@ -157,7 +160,7 @@ func TestFacts_passedOn(t *testing.T) {
 	wasPassedOn := func(s *steered) { s.tracked.PassedOn(called(here), s.now) }
 	own := called(here)
 	own.Writer = ""
-	expectEach(t, Facts.passedOn, map[string]answer{
+	expectEach(t, entry.passedOn, map[string]answer{
 		"in a list":           {"the registry has an answer about it", steer(), apps("web", here), lifecycle.Absent, false},
 		"another pod's":       {"its application has the endpoint", steer(others(apps("web", here))), apps("web", here), lifecycle.Absent, true},
 		"called":              {"it answers for itself", steer(), called(here), lifecycle.Absent, false},
@@ -229,13 +232,13 @@ func TestFacts_Unseen(t *testing.T) {
 	})
 }
 
-func TestFacts_leftToApp(t *testing.T) {
+func TestEntry_leftToApp(t *testing.T) {
 	t.Parallel()
 	at := func(address string) lifecycle.Key {
 		return lifecycle.Key{Registry: "default", Service: "web", Address: address, Port: 80}
 	}
 	rollcalls := belongsIn(at(here))
-	expectEach(t, Facts.leftToApp, map[string]answer{
+	expectEach(t, entry.leftToApp, map[string]answer{
 		"its own, out":               {"the application's entry takes over", steer(), at(here), lifecycle.OutOfService, true},
 		"its own, absent":            {"the same", steer(), at(here), lifecycle.Absent, true},
 		"its own, in":                {"both at once would count the pod twice", steer(), at(here), lifecycle.InService, false},
@@ -248,11 +251,11 @@ func TestFacts_leftToApp(t *testing.T) {
 	})
 }
 
-func TestFacts_mustBeSeen(t *testing.T) {
+func TestEntry_mustBeSeen(t *testing.T) {
 	t.Parallel()
 	in, other := apps("web", here), apps("web", also)
 	own := lifecycle.Key{Registry: "default", Service: "web", Address: here, Port: 80}
-	expectEach(t, Facts.mustBeSeen, map[string]answer{
+	expectEach(t, entry.mustBeSeen, map[string]answer{
 		"never seen":             {"it may be under way", steer(), in, lifecycle.OutOfService, true},
 		"to go in":               {"an answer shows it", steer(), in, lifecycle.InService, false},
 		"Rollcall's own":         {"Rollcall knows what it wrote", steer(belongsIn(own)), own, lifecycle.OutOfService, false},

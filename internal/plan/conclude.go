@@ -86,7 +86,7 @@ func (o Outcome) recordIn() *lifecycle.Record {
 	if len(o.Held) == 0 || slices.ContainsFunc(o.Held, warms) {
 		return o.record(o.Rows)
 	}
-	unrecorded := func(row Row) bool { return o.Certain(row) && o.Input.Unrecorded(row.Key()) }
+	unrecorded := func(row Row) bool { return o.Certain(row) && o.Input.Record.Lacks(o.Input.Pod, row.Key()) }
 	if !o.Joining.Lasts(o.Stops) || !slices.ContainsFunc(o.Rows.Present, unrecorded) {
 		return nil
 	}
@@ -99,7 +99,7 @@ func (o Outcome) recordIn() *lifecycle.Record {
 func (o Outcome) recordOut() *lifecycle.Record {
 	was := o.Input.Record
 	switch {
-	case was.Exists() && o.Drain.begun() && o.Drain.since(was.OutSince) && waiting.First(o.Held...).Lasts(o.Stops):
+	case was.Exists() && o.Drain.begunAfter(was.OutSince) && waiting.First(o.Held...).Lasts(o.Stops):
 		was.OutSince, was.Detached = &o.Drain.Out, o.Input.Detached
 		return &was
 	case len(o.Held) > 0, !o.Facts.Known.Any() && !was.Exists(): // no registry ever knew the pod, so there is nothing to write down
@@ -107,7 +107,7 @@ func (o Outcome) recordOut() *lifecycle.Record {
 	}
 	record := o.record(o.Rows)
 	// Also if no hook waits: for the one that may wait next, and the manager that leads then.
-	if o.Drain.begun() && o.Drain.since(record.OutSince) {
+	if o.Drain.begunAfter(record.OutSince) {
 		record.OutSince = &o.Drain.Out
 	}
 	return record
@@ -119,10 +119,12 @@ func (o Outcome) drain(w *Write) {
 		return
 	}
 	s := o.Drain.state(o.Now)
-	if w.Ask = s.Ask && (len(o.Held) == 0 || o.ProceedAfter > 0); len(o.Held) > 0 {
+	w.Ask = s.Ask && (len(o.Held) == 0 || o.ProceedAfter > 0)
+	if len(o.Held) > 0 {
 		return
 	}
-	if w.Drains, w.Drained = true, s.By; s.By == "" {
+	w.Drains, w.Drained = true, s.By
+	if s.By == "" {
 		w.Held = []waiting.Blocker{waiting.Draining(o.Drain.Out, o.Drain.Policy, s, o.Drain.Last, o.Now)}
 	}
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -13,10 +14,12 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/internal/waiting"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // concluding is a pod with a hook at each point and two registries, and what a visit of it has come to.
 type concluding struct {
+	change  func(*lifecycle.Pod)
 	now     time.Time
 	state   appspub.LifecycleStateType
 	tracked *tracker.Pod
@@ -55,6 +58,12 @@ func (c *concluding) tried(want lifecycle.Want, name string) *concluding {
 	return c
 }
 
+// changed: the pod differs from the usual.
+func (c *concluding) changed(change func(*lifecycle.Pod)) *concluding {
+	c.change = change
+	return c
+}
+
 func (c *concluding) with(change func(*Outcome)) *concluding {
 	change(&c.o)
 	return c
@@ -73,6 +82,9 @@ func (c *concluding) conclude() Write {
 	}, Status: lifecycle.PodStatus{
 		PodIP: "10.0.0.2", Conditions: []lifecycle.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
 	}}
+	if c.change != nil {
+		c.change(pod)
+	}
 	o := c.o
 	o.Now, o.Input.Pod, o.Input.Hooks, o.Input.Ownership = c.now, pod, hooks, owned
 	o.Decision = lifecycle.Decide(o.Input)
@@ -117,6 +129,12 @@ func untilIdle(ago time.Duration, last drain.Answer) func(*Outcome) {
 	}
 }
 
+// asserted: OpenKruise counted on the pod once.
+func asserted(pod *lifecycle.Pod) { pod.Labels[preNormal] = "true" }
+
+// dies: its containers stop, whatever OpenKruise waits for.
+func dies(pod *lifecycle.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: time.Unix(1_000_000, 0)} }
+
 func skipped(o *Outcome) { o.Skip = lifecycle.Skip{Hooks: []lifecycle.Hook{lifecycle.PreDelete}} }
 
 func proceedAfter(waited time.Duration) func(*Outcome) {
@@ -149,6 +167,9 @@ func (c conclusion) expectRecord(t *testing.T, got *lifecycle.Record) {
 	case len(got.Instances) != c.record:
 		t.Errorf("%s: the record has %v, want %d instances", c.reason, got.Instances, c.record)
 	}
+	if len(got.Unfound) > 0 {
+		t.Errorf("%s: %v counts as not found, and Rollcall wrote it", c.reason, got.Unfound)
+	}
 	if got.Want == lifecycle.InService && got.NeverInService {
 		t.Errorf("%s: the record has it in service, and never in service", c.reason)
 	}
@@ -164,7 +185,7 @@ func (c conclusion) expectRecord(t *testing.T, got *lifecycle.Record) {
 func TestConclude(t *testing.T) {
 	t.Parallel()
 	const joins, stays, goes = appspub.LifecycleStatePreparingNormal, appspub.LifecycleStateNormal, appspub.LifecycleStatePreparingDelete
-	for name, tc := range map[string]conclusion{
+	expect.Each(t, map[string]conclusion{
 		"joined": {
 			reason: "OpenKruise may count on a pod that all registries have acknowledged",
 			of:     concludeAt(joins).acknowledged(lifecycle.InService, 0, "consul", "nacos"), sets: true, record: 2,
@@ -173,6 +194,40 @@ func TestConclude(t *testing.T) {
 			reason: "the next leader must not wait for the registry that was never asked",
 			of:     concludeAt(stays).acknowledged(lifecycle.InService, 0, "consul").with(joinFails), record: 1, held: reason.RegistryUnavailable,
 			after: 10 * time.Second,
+		},
+		"one registry fails, and what became of the other's call is unknown": {
+			reason: "the record would have the pod in service where it may not be", record: -1, held: reason.RegistryUnavailable, after: 10 * time.Second,
+			of: concludeAt(stays).tried(lifecycle.InService, "consul").with(joinFails),
+		},
+		"one registry fails, as it is recorded": {
+			reason: "each record is a write", record: -1, held: reason.RegistryUnavailable, after: 10 * time.Second,
+			of: concludeAt(stays).acknowledged(lifecycle.InService, 0, "consul").with(joinFails).with(func(o *Outcome) {
+				o.Input.Record = lifecycle.Record{
+					Version: 1, Stamp: lifecycle.Stamp{UID: "1"}, Want: lifecycle.InService, Instances: []lifecycle.Key{concludeKey("consul")},
+				}
+			}),
+		},
+		"asked out, and no registry answers": {
+			reason: "clients may lack it, so OpenKruise must not count on it", clears: true, record: -1, held: reason.RegistryUnavailable,
+			after: 10 * time.Second, of: concludeAt(goes).wasIn("consul").tried(lifecycle.Absent, "consul").changed(asserted).with(failing),
+		},
+		"no registry was asked": {
+			reason: "clients are given it", record: -1, held: reason.RegistryUnavailable, after: 10 * time.Second,
+			of: concludeAt(goes).wasIn("consul").changed(asserted).with(failing),
+		},
+		"out, and dies": {
+			reason: "kubelet waits for no drain", clears: true, record: 2, outSince: 10 * time.Second,
+			of: concludeAt(stays).wasIn("consul", "nacos").acknowledged(lifecycle.Absent, 10*time.Second, "consul", "nacos").changed(dies),
+		},
+		"dies, and proceedAfter has passed": {
+			reason: "the same", clears: true, released: Proceeded, record: -1, held: reason.RegistryUnavailable, after: 10 * time.Second,
+			of: concludeAt(stays).wasIn("consul", "nacos").acknowledged(lifecycle.Absent, 10*time.Second, "consul").changed(dies).with(failing).
+				with(proceedAfter(time.Hour)),
+		},
+		"out again since it was recorded": {
+			reason: "clients were given it until then", record: 2, outSince: 10 * time.Second, held: reason.Draining, after: 20 * time.Second,
+			of: concludeAt(goes).wasIn("consul", "nacos").acknowledged(lifecycle.Absent, 10*time.Second, "consul", "nacos").
+				with(recorded(new(time.Unix(1_000_000, 0).Add(-40 * time.Second)))),
 		},
 		"both fail": {
 			reason: "there is nothing to record", of: concludeAt(joins).with(joinFails), record: -1, held: reason.RegistryUnavailable, after: 10 * time.Second,
@@ -330,28 +385,25 @@ func TestConclude(t *testing.T) {
 			reason: "it goes on as if the registry had acknowledged", record: -1, clears: true, held: reason.DryRun,
 			of: concludeAt(goes).wasIn("consul").with(held(waiting.Blocker{Reason: reason.DryRun})),
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got := tc.of.conclude()
-			if sets := len(got.Edit.Set) > 0; sets != tc.sets {
-				t.Errorf("%s: sets %v", tc.reason, got.Edit.Set)
-			}
-			if clears := len(got.Edit.Clear) > 0; clears != tc.clears || got.Released.By != tc.released {
-				t.Errorf("%s: clears %v, released as %d", tc.reason, got.Edit.Clear, got.Released.By)
-			}
-			if want := tc.released == Skipped; got.Edit.ClearSkip != want {
-				t.Errorf("%s: takes the annotation off: %t", tc.reason, got.Edit.ClearSkip)
-			}
-			tc.expectRecord(t, got.Record)
-			if got.Ask != tc.asks || got.Drained != tc.drained {
-				t.Errorf("%s: asks %t, drained by %q, want %t, %q", tc.reason, got.Ask, got.Drained, tc.asks, tc.drained)
-			}
-			if b := waiting.First(got.Held...); b.Reason != tc.held || b.After != tc.after {
-				t.Errorf("%s: waits for %q, again in %s; want %q, %s", tc.reason, b.Reason, b.After, tc.held, tc.after)
-			}
-		})
-	}
+	}, func(t *testing.T, tc conclusion) {
+		got := tc.of.conclude()
+		if sets := len(got.Edit.Set) > 0; sets != tc.sets {
+			t.Errorf("%s: sets %v", tc.reason, got.Edit.Set)
+		}
+		if clears := len(got.Edit.Clear) > 0; clears != tc.clears || got.Released.By != tc.released {
+			t.Errorf("%s: clears %v, released as %d", tc.reason, got.Edit.Clear, got.Released.By)
+		}
+		if want := tc.released == Skipped; got.Edit.ClearSkip != want {
+			t.Errorf("%s: takes the annotation off: %t", tc.reason, got.Edit.ClearSkip)
+		}
+		tc.expectRecord(t, got.Record)
+		if got.Ask != tc.asks || got.Drained != tc.drained {
+			t.Errorf("%s: asks %t, drained by %q, want %t, %q", tc.reason, got.Ask, got.Drained, tc.asks, tc.drained)
+		}
+		if b := waiting.First(got.Held...); b.Reason != tc.held || b.After != tc.after {
+			t.Errorf("%s: waits for %q, again in %s; want %q, %s", tc.reason, b.Reason, b.After, tc.held, tc.after)
+		}
+	})
 }
 
 // TestConclude_FoundElsewhere: the application's entry was found at another address after the rows were made. The record must not tell the
@@ -401,8 +453,11 @@ func TestConclude_Record(t *testing.T) {
 		"joins, and warms up":      {reason: "its weight grows from now on", of: in(concludeAt(stays).with(grows)), inSince: now},
 		"warms up":                 {reason: "it goes on", of: in(concludeAt(stays).with(grows).with(was(lifecycle.InService, false, earlier))), inSince: earlier},
 		"comes back, and warms up": {reason: "it begins anew", of: in(concludeAt(stays).with(grows).with(was(lifecycle.OutOfService, false, earlier))), inSince: now},
-		"out, and would warm up":   {reason: "it does so once it is back", of: out(concludeAt(goes).with(grows).with(was(lifecycle.InService, false, earlier))), inSince: earlier},
-		"has warmed up":            {reason: "since then", of: in(concludeAt(stays).with(was(lifecycle.InService, false, earlier))), inSince: earlier},
+		"joins nowhere":            {reason: "other pods' applications have all its endpoints", of: concludeAt(stays)},
+		"stays out, and would warm up": {reason: "the same record as before, without a write",
+			of: out(concludeAt(goes).with(grows).with(was(lifecycle.OutOfService, false, earlier))), inSince: earlier},
+		"out, and would warm up": {reason: "it does so once it is back", of: out(concludeAt(goes).with(grows).with(was(lifecycle.InService, false, earlier))), inSince: earlier},
+		"has warmed up":          {reason: "since then", of: in(concludeAt(stays).with(was(lifecycle.InService, false, earlier))), inSince: earlier},
 		"has warmed up in the past": {reason: "the clock was set back, and it must not warm up once that time comes",
 			of: in(concludeAt(stays).with(was(lifecycle.InService, false, later)))},
 		"warms up by another clock": {reason: "that is ahead, and the weight does not grow until then",
@@ -412,6 +467,21 @@ func TestConclude_Record(t *testing.T) {
 		if got == nil || got.NeverInService != tc.never || !got.InSince.Equal(tc.inSince) {
 			t.Errorf("%s: %s: the record is %+v", name, tc.reason, got)
 		}
+	}
+}
+
+// TestConclude_SkippedNote: whoever skips a hook reads what was not waited for.
+func TestConclude_SkippedNote(t *testing.T) {
+	t.Parallel()
+	const left = "the drain, of which 20s are left"
+	out := func(registries ...string) *concluding {
+		return concludeAt(appspub.LifecycleStatePreparingDelete).wasIn("consul", "nacos").acknowledged(lifecycle.Absent, 10*time.Second, registries...)
+	}
+	if got := out("consul").with(failing).with(skipped).conclude().Released.Message; !strings.Contains(got, left) {
+		t.Errorf("a registry fails, and clients of the other have 20 s left: %s", got)
+	}
+	if got := out("consul", "nacos").with(skipped).conclude().Released.Message; strings.Contains(got, left) || !strings.Contains(got, "drains for 30s") {
+		t.Errorf("the drain is all that is missing: %s", got)
 	}
 }
 

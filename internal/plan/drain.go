@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/internal/drain"
@@ -31,25 +32,20 @@ func DrainOf(f Facts, rows Plan, policy drain.Policy, ahead time.Duration, read 
 	}
 	d.Out = d.Out.Truncate(time.Millisecond) // with its monotonic reading: a step of the clock changes no drain
 	if since := f.Record.OutSince; since != nil {
-		if d.recorded = since.Add(ahead); read.Before(d.recorded) {
-			d.recorded = read
-		}
+		d.recorded = slices.MinFunc([]time.Time{since.Add(ahead), read}, time.Time.Compare)
 	}
 	return d
 }
 
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
+func later(a, b time.Time) time.Time { return slices.MaxFunc([]time.Time{a, b}, time.Time.Compare) }
 
 // begun reports whether there is something to record.
 func (d Drain) begun() bool { return d.Max > 0 && !d.Out.IsZero() }
 
-// since reports whether a record of an earlier time is too old: the pod may have been in rotation since.
-func (d Drain) since(recorded *time.Time) bool { return recorded == nil || d.Out.After(*recorded) }
+// begunAfter reports whether it has begun and the record is older, or has none: the pod may have been in rotation since.
+func (d Drain) begunAfter(recorded *time.Time) bool {
+	return d.begun() && (recorded == nil || d.Out.After(*recorded))
+}
 
 // state is how far it is, for the entries that this process knows.
 func (d Drain) state(now time.Time) drain.State { return d.At(now, d.counts, d.Last) }

@@ -98,9 +98,10 @@ func (f Facts) instances() (all, unheard []lifecycle.Key) {
 		if in.ByApp() && !in.IsAt(f.Pod) {
 			continue
 		}
-		switch in = f.named(in); {
+		in = f.named(in)
+		switch {
 		case isAmong(all[:known], in):
-		case f.IsTarget(in):
+		case f.IsTarget(in), !f.Configuration.Has(in.Registry): // which costs no call, and holds up no others
 			all = append(all, in)
 		default:
 			heard = append(heard, in)
@@ -151,13 +152,6 @@ func (f Facts) Has(in lifecycle.Key) bool {
 	return !f.Gone && lifecycle.AddressOf(f.Pod) != "" && in.IsAt(f.Pod)
 }
 
-func (f Facts) isRecorded(in lifecycle.Key) bool {
-	if f.recorded != nil {
-		return isAmong(f.recorded, in)
-	}
-	return slices.ContainsFunc(f.Record.Instances, func(r lifecycle.Key) bool { return f.named(r) == in })
-}
-
 // indexed has what is asked for each row at hand.
 func (f Facts) indexed() (indexed Facts, unheard []lifecycle.Key) {
 	f.all, unheard = f.instances()
@@ -171,28 +165,8 @@ func (f Facts) indexed() (indexed Facts, unheard []lifecycle.Key) {
 
 // WasInService reports whether clients were given it, as far as this process or the record knows.
 func (f Facts) WasInService(in lifecycle.Key) bool {
-	return f.Known.Of(in).WasInService() || f.Record.WasInService() && f.isRecorded(in)
-}
-
-// neverThere reports whether it can't have been in rotation: the pod came while this process watched, without a call or record. To release
-// a hook, or with a record, a list must also have shown that no earlier leader registered it, since the first watch may lag. No list shows
-// what applications register.
-func (f Facts) neverThere(in lifecycle.Key, want lifecycle.Want) bool {
-	if want == lifecycle.InService || !f.Known.Born() || isAmong(f.Instances(), in) {
-		return false
-	}
-	needsNoList := want != lifecycle.Absent && !lifecycle.MustStayOut(f.Pod) && !f.Record.Exists()
-	return needsNoList || !in.ByApp() && f.Known.Shown(in)
-}
-
-// outSince is when the pod was taken out, by the record; nil if someone may have put it back since: an application, or a manager if the
-// pod may have been in rotation since.
-func (f Facts) outSince(in lifecycle.Key, want lifecycle.Want) *time.Time {
-	says := f.Record.Want == want && f.isRecorded(in)
-	if in.ByApp() || !f.Record.Fresh(f.Pod) || !says || !lifecycle.MustStayOut(f.Pod) {
-		return nil
-	}
-	return f.Record.OutSince
+	e := f.entry(in)
+	return e.known.WasIn || f.Record.WasInService() && e.isRecorded()
 }
 
 // Arrived reports whether the pod is known to be in rotation wherever it belongs.

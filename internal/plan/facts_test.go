@@ -10,6 +10,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
+	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -133,6 +134,27 @@ func TestFacts_Has(t *testing.T) {
 	}
 }
 
+// renames is a configuration that has dropped the name "old".
+type renames struct{ all }
+
+func (renames) Has(registry string) bool { return registry != "old" }
+
+// TestFacts_Instances_Renamed: a registry's former name is known from a list, and counts once the configuration lacks it.
+func TestFacts_Instances_Renamed(t *testing.T) {
+	t.Parallel()
+	web, old := mine("web", before), mine("web", before)
+	old.Registry = "old"
+	shown := func(s *steered) {
+		s.tr.Compare(tracker.Listing{Registry: "default", Names: map[string]bool{"default": true}, Asked: s.now, Entries: []registry.Entry{
+			{Instance: registry.Instance{Registry: "old", Service: "shop", Address: here, Port: 80, UID: "2"}, State: registry.InService},
+		}})
+	}
+	f := rollcalls(shown, recordedAs(one(old), nil)).f
+	expect.Equal(t, one(old), f.Instances(), "while the configuration has both names")
+	f.Configuration = renames{}
+	expect.Equal(t, one(web), f.Instances(), "once it has one")
+}
+
 func TestFacts_WasInService(t *testing.T) {
 	t.Parallel()
 	web, shop := mine("web", here), mine("shop", here)
@@ -154,10 +176,10 @@ func TestFacts_WasInService(t *testing.T) {
 	}
 }
 
-func TestFacts_neverThere(t *testing.T) {
+func TestEntry_neverThere(t *testing.T) {
 	t.Parallel()
 	web := mine("web", here)
-	expectEach(t, Facts.neverThere, map[string]answer{
+	expectEach(t, entry.neverThere, map[string]answer{
 		"new, to stay out":           {"no manager called a registry for it", rollcalls(born), web, lifecycle.OutOfService, true},
 		"new, to go in":              {"that takes a call", rollcalls(born), web, lifecycle.InService, false},
 		"older":                      {"a manager before may have registered it", rollcalls(), web, lifecycle.OutOfService, false},
@@ -170,7 +192,7 @@ func TestFacts_neverThere(t *testing.T) {
 	})
 }
 
-func TestFacts_outSince(t *testing.T) {
+func TestEntry_outSince(t *testing.T) {
 	t.Parallel()
 	web, shop := mine("web", here), mine("shop", here)
 	since := time.Unix(999_000, 0)
@@ -193,7 +215,7 @@ func TestFacts_outSince(t *testing.T) {
 		"an application's":     {"it may have put itself back", steer(leaving, absent(apps("web", here))), apps("web", here), false},
 		"nothing was recorded": {"nothing is known", rollcalls(leaving), web, false},
 	}, func(t *testing.T, tc row) {
-		got := tc.of.f.outSince(tc.in, lifecycle.Absent)
+		got := tc.of.f.entry(tc.in).outSince(lifecycle.Absent)
 		if (got != nil && got.Equal(since)) != tc.says {
 			t.Errorf("%s: got %v", tc.reason, got)
 		}
@@ -229,6 +251,7 @@ func TestFacts_listed(t *testing.T) {
 		listed bool
 	}{
 		"nothing was":                            {rollcalls(), false},
+		"nothing was, and it belongs nowhere":    {rollcalls(belongsIn()), false},
 		"all was":                                {rollcalls(listed), true},
 		"the place where it belongs was not":     {rollcalls(listedBut("east"), belongsIn(east)), false},
 		"another place was not":                  {rollcalls(listedBut("west"), belongsIn(mine("north/web", here))), true},

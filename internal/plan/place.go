@@ -40,20 +40,6 @@ func (f Facts) MayBeTargets(in lifecycle.Key) bool {
 	return in.IsAt(f.Pod) && slices.ContainsFunc(f.Targets, func(t tracker.Target) bool { return f.Configuration.MayBeOne(in, t.Key()) })
 }
 
-// wants is what the registry must say of such an entry, if the pod must become that. An entry that stays out does so while the pod is out.
-func (p Place) wants(pod lifecycle.Want, staysOut bool) lifecycle.Want {
-	if p != Former && pod == lifecycle.OutOfService && staysOut {
-		return pod
-	}
-	return lifecycle.Absent
-}
-
-// staysOut reports whether an entry is out already, so that no hook waits for a registry that the pod is leaving. If the application's own
-// entry can show only once Rollcall's is gone, that goes.
-func (f Facts) staysOut(in lifecycle.Key) bool {
-	return f.Known.Of(in).Stands(lifecycle.OutOfService) && !f.IsTarget(in.By(lifecycle.Application))
-}
-
 // Proof is what shows that an entry is out, if it must be: the first that applies.
 type Proof int
 
@@ -73,15 +59,15 @@ const (
 
 func (p Proof) String() string { return [...]string{"Plain", "Never", "Lost", "Remains", "Sought"}[p] }
 
-func (f Facts) proofOf(in lifecycle.Key, want lifecycle.Want) Proof {
+func (e entry) proof(want lifecycle.Want) Proof {
 	switch {
-	case f.neverThere(in, want):
+	case e.neverThere(want):
 		return Never
-	case f.passedOn(in, want):
+	case e.passedOn(want):
 		return Lost
-	case f.Gone && in.ByApp():
+	case e.Gone && e.in.ByApp():
 		return Remains
-	case f.mustBeSeen(in, want):
+	case e.mustBeSeen(want):
 		return Sought
 	}
 	return Plain

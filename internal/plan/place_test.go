@@ -215,7 +215,7 @@ func TestProofs(t *testing.T) {
 			Pod: pod, Gone: tc.gone, Targets: []tracker.Target{target(tc.in)}, Configuration: all{}, Known: known.Open(lifecycle.PodID{}).Known(),
 			PassedOn: map[lifecycle.Key]bool{tc.in: tc.passed},
 		}
-		if got := f.proofOf(tc.in, tc.want); got != tc.proof {
+		if got := f.entry(tc.in).proof(tc.want); got != tc.proof {
 			t.Errorf("%s: got %s, want %s", tc.reason, got, tc.proof)
 		}
 		expectDocumented(t, "proofs", "\n| *"+tc.proof.String()+"* |")

@@ -100,18 +100,26 @@ func Of(f Facts, d lifecycle.Decision) Plan {
 		case serves && place == Same:
 			p.Spared = append(p.Spared, in)
 		case place == Former:
-			p.Former = append(p.Former, f.row(f.Target(in), place.wants(want, false)))
+			p.Former = append(p.Former, f.row(f.Target(in), lifecycle.Absent))
 		case !keeps || f.Arrived():
-			p.Departing = append(p.Departing, f.departs(in, place, want))
+			p.Departing = append(p.Departing, f.departs(in, want))
 		}
 	}
-	p.Spared = slices.DeleteFunc(p.Spared, func(in lifecycle.Key) bool { return f.isOut(in) || f.isCalledAsTarget(in) })
+	p.Spared = slices.DeleteFunc(p.Spared, func(in lifecycle.Key) bool {
+		e := f.entry(in)
+		return e.known.IsOut() || e.isCalledAsTarget()
+	})
 	return p
 }
 
-func (f Facts) departs(in lifecycle.Key, place Place, want lifecycle.Want) Row {
-	r := f.row(f.Target(in), place.wants(want, f.staysOut(in)))
-	if want != lifecycle.Absent && staysUnderAnotherName(in, f.Targets) {
+// departs takes out an entry where the pod does not belong. One that stays out does so while the pod is out.
+func (f Facts) departs(in lifecycle.Key, pod lifecycle.Want) Row {
+	e, want := f.entry(in), lifecycle.Absent
+	if pod == lifecycle.OutOfService && e.staysOut() {
+		want = pod
+	}
+	r := f.row(f.Target(in), want)
+	if pod != lifecycle.Absent && e.staysUnderAnotherName() {
 		r.Instance.Registry = f.Known.Mark(in)
 	}
 	return r
@@ -130,32 +138,11 @@ func (f Facts) Present(want lifecycle.Want) []Row {
 }
 
 func (f Facts) row(t tracker.Target, want lifecycle.Want) Row {
-	in := t.Key()
-	return Row{Target: t, Want: want, Proof: f.proofOf(in, want), LeftToApp: f.leftToApp(in, want), OutSince: f.outSince(in, want)}
+	e := f.entry(t.Key())
+	return Row{Target: t, Want: want, Proof: e.proof(want), LeftToApp: e.leftToApp(want), OutSince: e.outSince(want)}
 }
 
 // others are where the pod does not belong.
 func (f Facts) others() []lifecycle.Key {
 	return slices.DeleteFunc(f.Instances(), f.IsTarget)
-}
-
-// isCalledAsTarget reports whether it is the application that is called for a target anyway.
-func (f Facts) isCalledAsTarget(in lifecycle.Key) bool {
-	called := func(t tracker.Target) bool { return t.Key().Source() == in.Source() }
-	return f.Configuration.CallsPods(in.Registry) && slices.ContainsFunc(f.Targets, called)
-}
-
-func (f Facts) isOut(in lifecycle.Key) bool {
-	known := f.Known.Of(in)
-	return known.Stands(lifecycle.Absent) || known.Stands(lifecycle.OutOfService)
-}
-
-// staysUnderAnotherName reports whether the pod keeps the instance in another registry, which may be the same server: an entry that is the
-// other's by now must be spared.
-func staysUnderAnotherName(in lifecycle.Key, targets []tracker.Target) bool {
-	return slices.ContainsFunc(targets, func(t tracker.Target) bool {
-		other := t.Key()
-		other.Registry, other.Writer = in.Registry, in.Writer
-		return other == in && t.Key().Source() != in.Source()
-	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestOf(t *testing.T) {
@@ -27,7 +28,7 @@ func TestOf(t *testing.T) {
 	byAppAtOther := at("default", "web", other).By(lifecycle.Application)
 	called, formerCalled := at("pods", "web", now).By(lifecycle.Application), at("pods", "shop", now).By(lifecycle.Application)
 	byApp, inCapitals := web.By(lifecycle.Application), at("default", "WEB", now).By(lifecycle.Application)
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason    string
 		want      lifecycle.Want
 		row       lifecycle.Row
@@ -40,7 +41,8 @@ func TestOf(t *testing.T) {
 		// marks are the names of their registries that entries carry.
 		marks map[lifecycle.Key]string
 		plan  []string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"joins": {
 			reason: "another pod may have the former address soon, and the old service is left when clients find the new one",
 			want:   lifecycle.InService, row: lifecycle.RowNormal,
@@ -116,6 +118,13 @@ func TestOf(t *testing.T) {
 			targets: []lifecycle.Key{byApp}, instances: []lifecycle.Key{blue.By(lifecycle.Application)},
 			plan: []string{`spared: the application's own entry of service "web" at 10.0.0.2:80 in registry "blue"`},
 		},
+		"moves to another registry, where its application was put back": {
+			reason: "the last call for blue did not take it out", want: lifecycle.InService, row: lifecycle.RowNormal,
+			targets: []lifecycle.Key{byApp}, instances: []lifecycle.Key{blue.By(lifecycle.Application)},
+			marks: map[lifecycle.Key]string{blue.By(lifecycle.Application): "blue"},
+			plan: []string{`present: InService the application's own entry of service "web" at 10.0.0.2:80 of default`,
+				`spared: the application's own entry of service "web" at 10.0.0.2:80 in registry "blue"`},
+		},
 		"has moved to another registry, and was updated": {
 			reason: "it was taken out in blue with the pod, and is not recorded any more", want: lifecycle.InService, row: lifecycle.RowUpdated,
 			targets: []lifecycle.Key{byApp}, instances: []lifecycle.Key{blue.By(lifecycle.Application)}, out: []lifecycle.Key{blue.By(lifecycle.Application)},
@@ -170,52 +179,50 @@ func TestOf(t *testing.T) {
 			reason: "nothing tells which address is a former one", want: lifecycle.Keep, row: lifecycle.RowNormal, noAddress: true, arrived: true,
 			instances: []lifecycle.Key{shop, old},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			pod := &lifecycle.Pod{Status: lifecycle.PodStatus{PodIP: now, PodIPs: []corev1.PodIP{{IP: now}, {IP: other}}}}
-			tracked := tracker.New().Open(lifecycle.PodID{})
-			f := Facts{Pod: pod, Undescribed: !tc.arrived, Record: lifecycle.Record{Instances: tc.instances}, Configuration: all{}}
-			for _, in := range tc.out {
-				tracked.Begin(in, lifecycle.OutOfService, target(in).Instance, time.Now())
+	}, func(t *testing.T, tc row) {
+		pod := &lifecycle.Pod{Status: lifecycle.PodStatus{PodIP: now, PodIPs: []corev1.PodIP{{IP: now}, {IP: other}}}}
+		tracked := tracker.New().Open(lifecycle.PodID{})
+		f := Facts{Pod: pod, Undescribed: !tc.arrived, Record: lifecycle.Record{Instances: tc.instances}, Configuration: all{}}
+		for _, in := range tc.out {
+			tracked.Begin(in, lifecycle.OutOfService, target(in).Instance, time.Now())
+			tracked.Acknowledged(in, time.Now())
+		}
+		for in, mark := range tc.marks {
+			carries := target(in).Instance
+			carries.Registry = mark
+			tracked.Begin(in, lifecycle.InService, carries, time.Now())
+			tracked.Acknowledged(in, time.Now())
+		}
+		if tc.noAddress {
+			f.Pod, f.AddressUnknown = &lifecycle.Pod{}, true
+		}
+		for _, in := range tc.targets {
+			one := target(in)
+			one.Instance.Registry = in.Registry
+			f.Targets = append(f.Targets, one)
+			if tc.arrived {
+				tracked.Begin(in, lifecycle.InService, one.Instance, time.Now())
 				tracked.Acknowledged(in, time.Now())
 			}
-			for in, mark := range tc.marks {
-				carries := target(in).Instance
-				carries.Registry = mark
-				tracked.Begin(in, lifecycle.InService, carries, time.Now())
-				tracked.Acknowledged(in, time.Now())
-			}
-			if tc.noAddress {
-				f.Pod, f.AddressUnknown = &lifecycle.Pod{}, true
-			}
-			for _, in := range tc.targets {
-				one := target(in)
-				one.Instance.Registry = in.Registry
-				f.Targets = append(f.Targets, one)
-				if tc.arrived {
-					tracked.Begin(in, lifecycle.InService, one.Instance, time.Now())
-					tracked.Acknowledged(in, time.Now())
-				}
-			}
-			f.Known = tracked.Known()
-			if diff := cmp.Diff(tc.plan, described(Of(f, lifecycle.Decision{Row: tc.row, Want: tc.want}))); diff != "" {
-				t.Errorf("-want +got:\n%s\nreason: %s", diff, tc.reason)
-			}
-		})
-	}
+		}
+		f.Known = tracked.Known()
+		if diff := cmp.Diff(tc.plan, described(Of(f, lifecycle.Decision{Row: tc.row, Want: tc.want}))); diff != "" {
+			t.Errorf("-want +got:\n%s\nreason: %s", diff, tc.reason)
+		}
+	})
 }
 
 func TestConfirms(t *testing.T) {
 	t.Parallel()
 	const in, out, absent, foreign = registry.InService, registry.OutOfService, registry.Absent, registry.Foreign
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason      string
 		want        lifecycle.Want
 		writer      lifecycle.Writer
 		leavesToApp bool
 		confirm     []registry.State
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"in service":     {"nothing else gives it to clients", lifecycle.InService, lifecycle.Rollcall, false, []registry.State{in}},
 		"out of service": {"some registries know no such state", lifecycle.OutOfService, lifecycle.Rollcall, false, []registry.State{out, absent}},
 		"absent":         {"an entry that is out is one", lifecycle.Absent, lifecycle.Rollcall, false, []registry.State{absent}},
@@ -223,17 +230,14 @@ func TestConfirms(t *testing.T) {
 			[]registry.State{out, absent}},
 		"absent, left to the application": {"clients are given the application's", lifecycle.Absent, lifecycle.Rollcall, true,
 			[]registry.State{absent, foreign}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := Row{Target: target(lifecycle.Key{Registry: "default", Writer: tc.writer}), Want: tc.want, LeftToApp: tc.leavesToApp}
-			for _, state := range []registry.State{in, out, absent, foreign} {
-				if got, want := c.Confirms(state), slices.Contains(tc.confirm, state); got != want {
-					t.Errorf("%s: got %t, want %t\nreason: %s", state, got, want, tc.reason)
-				}
+	}, func(t *testing.T, tc row) {
+		c := Row{Target: target(lifecycle.Key{Registry: "default", Writer: tc.writer}), Want: tc.want, LeftToApp: tc.leavesToApp}
+		for _, state := range []registry.State{in, out, absent, foreign} {
+			if got, want := c.Confirms(state), slices.Contains(tc.confirm, state); got != want {
+				t.Errorf("%s: got %t, want %t\nreason: %s", state, got, want, tc.reason)
 			}
-		})
-	}
+		}
+	})
 }
 
 func TestAsked(t *testing.T) {
@@ -248,7 +252,7 @@ func TestAsked(t *testing.T) {
 }
 
 // all has every registry.
-func TestFacts_isCalledAsTarget(t *testing.T) {
+func TestEntry_isCalledAsTarget(t *testing.T) {
 	t.Parallel()
 	other := called(here)
 	other.Service = "shop"
@@ -262,13 +266,13 @@ func TestFacts_isCalledAsTarget(t *testing.T) {
 		"where the pod belongs, nothing is called":     {called(here), apps("web", here), false},
 		"what Rollcall wrote is not the application's": {own, called(here), false},
 	} {
-		if got := steer(belongsIn(tc.belongs)).f.isCalledAsTarget(tc.in); got != tc.is {
+		if got := steer(belongsIn(tc.belongs)).f.entry(tc.in).isCalledAsTarget(); got != tc.is {
 			t.Errorf("%s: got %t", reason, got)
 		}
 	}
 }
 
-func TestStaysUnderAnotherName(t *testing.T) {
+func TestEntry_staysUnderAnotherName(t *testing.T) {
 	t.Parallel()
 	renamed := mine("web", here)
 	renamed.Registry = "new"
@@ -280,7 +284,7 @@ func TestStaysUnderAnotherName(t *testing.T) {
 		"the service is another, and so the entry": {mine("shop", here), renamed, false},
 		"it is where the pod belongs":              {mine("web", here), mine("web", here), false},
 	} {
-		if got := staysUnderAnotherName(tc.in, []tracker.Target{target(tc.belongs)}); got != tc.stays {
+		if got := steer(belongsIn(tc.belongs)).f.entry(tc.in).staysUnderAnotherName(); got != tc.stays {
 			t.Errorf("%s: got %t", reason, got)
 		}
 	}

@@ -44,11 +44,8 @@ func (o Outcome) release(b *waiting.Blocker) (lifecycle.Edit, Released) {
 	if o.ProceedAfter == 0 || b.Unasked || !b.Reason.OfRegistry() {
 		return lifecycle.Edit{}, Released{}
 	}
-	deadline, drains := o.Since.Add(o.ProceedAfter), false
-	if deadline.Before(drained) {
-		deadline, drains = drained, true
-	}
-	if remaining := deadline.Sub(o.Now); remaining > 0 {
+	asked := o.Since.Add(o.ProceedAfter)
+	if remaining := later(asked, drained).Sub(o.Now); remaining > 0 {
 		if b.After == 0 || remaining < b.After {
 			b.After = remaining
 		}
@@ -56,7 +53,7 @@ func (o Outcome) release(b *waiting.Blocker) (lifecycle.Edit, Released) {
 	}
 	edit := d.Unacknowledged()
 	edit.AsRecorded = true
-	return edit, Released{Proceeded, waiting.ProceededNote(d.Waiting, o.Now.Sub(o.Since), o.ProceedAfter, drains, b.Message)}
+	return edit, Released{Proceeded, waiting.ProceededNote(d.Waiting, o.Now.Sub(o.Since), o.ProceedAfter, drained.After(asked), b.Message)}
 }
 
 // drained is when the drain is over for which a hook waits; zero without one.

@@ -43,7 +43,7 @@ type Now struct {
 // So a Consul that is down holds no new pod.
 func Stages(p Plan, want lifecycle.Want) []Stage {
 	former := Stage{Name: "former", Rows: p.Former} // which other pods may get
-	depart := Stage{Name: "depart", Waits: departs, Probes: probesToDepart, Rows: p.Departing, After: true, Armed: true}
+	depart := Stage{Name: "depart", Waits: departs, Rows: p.Departing, After: true, Armed: true}
 	unheard := Stage{Name: "unheard", Waits: unheardOf}
 	switch want {
 	case lifecycle.InService:
@@ -57,6 +57,7 @@ func Stages(p Plan, want lifecycle.Want) []Stage {
 			unheard,
 		}
 	case lifecycle.Keep:
+		depart.Probes = probesToDepart // one that joins was asked for already
 		return []Stage{former, depart, unheard}
 	default:
 		former.Holds, unheard.Holds = true, true
@@ -80,9 +81,9 @@ func probes(now Now) []Row {
 	return now.Rows.Present
 }
 
-// probesToDepart is for a pod that is kept. One that joins was asked for already.
+// probesToDepart asks so for a pod that is kept.
 func probesToDepart(now Now) []Row {
-	if now.Decision.Want != lifecycle.Keep || !now.needsChange(now.Rows.Departing) {
+	if !now.needsChange(now.Rows.Departing) {
 		return nil
 	}
 	return now.Facts.Present(lifecycle.InService)
@@ -153,9 +154,8 @@ func (n Now) needsChange(rows []Row) bool {
 // readersLag is what is left of the slowest registry's readerLag.
 func (n Now) readersLag(rows []Row) (latest waiting.Blocker) {
 	for _, row := range rows {
-		lag := n.Facts.Configuration.ReaderLag(row.Registry)
-		known := n.Facts.Known.Of(row.Key()).AcknowledgedAt().Add(lag)
-		if remaining := known.Sub(n.Time); lag > 0 && remaining > latest.After {
+		known := n.Facts.Known.Of(row.Key()).AcknowledgedAt.Add(n.Facts.Configuration.ReaderLag(row.Registry))
+		if remaining := known.Sub(n.Time); remaining > latest.After {
 			latest = waiting.ReadersLag(row, known, remaining)
 		}
 	}

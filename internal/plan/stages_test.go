@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -8,12 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/internal/waiting"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // TestStages holds the order of stages against the table in docs/architecture.md.
@@ -33,7 +35,7 @@ func TestStages(t *testing.T) {
 		return all
 	}
 	in, kept, out := described(lifecycle.InService), described(lifecycle.Keep), described(lifecycle.Absent)
-	if diff := cmp.Diff(out, described(lifecycle.OutOfService)); diff != "" {
+	if diff := gocmp.Diff(out, described(lifecycle.OutOfService)); diff != "" {
 		t.Errorf("a pod that is updated takes other stages than one that goes (-goes +is updated):\n%s", diff)
 	}
 	cell := func(all []string, i int) string {
@@ -85,8 +87,10 @@ type waits struct {
 	waits  reason.Reason
 	after  time.Duration
 	probes int
-	// born: the pod came while this process watched.
-	born bool
+	// born: the pod came while this process watched. shown: each registry has listed what it has.
+	born, shown bool
+	// in is the registry where it belongs, if that is not slow.
+	in string
 }
 
 func TestStages_WhatTheyWaitFor(t *testing.T) {
@@ -105,7 +109,11 @@ func TestStages_WhatTheyWaitFor(t *testing.T) {
 	joining := lifecycle.Decision{Want: lifecycle.InService, Waiting: lifecycle.PreNormal, Then: sets}
 	leaving := lifecycle.Decision{Want: lifecycle.Absent, Waiting: lifecycle.PreDelete, Releases: true}
 	claimed := waiting.Described(reason.ServiceNotAllowed, "another namespace has the name")
-	for name, tc := range map[string]waits{
+	many := make([]lifecycle.Key, 0, MaxHeard+1)
+	for i := range MaxHeard + 1 {
+		many = append(many, mine(lifecycle.Service(fmt.Sprint("forged-", i)), slow.Address))
+	}
+	expect.Each(t, map[string]waits{
 		"joined a moment ago": {
 			reason: "clients that read from caches don't know the pod yet", now: Now{Decision: joining}, knows: joined(2 * time.Second),
 			stage: "readers", waits: reason.NotEffective, after: 3 * time.Second,
@@ -119,7 +127,7 @@ func TestStages_WhatTheyWaitFor(t *testing.T) {
 			stage: "readers", waits: reason.WarmingUp, after: time.Minute,
 		},
 		"joins at a hook": {
-			reason: "OpenKruise counts on clients being given the pod", now: Now{Decision: joining}, knows: joined(0), stage: "probe", probes: 1,
+			reason: "OpenKruise counts on clients being given the pod", now: Now{Decision: joining}, knows: nothing, stage: "probe", probes: 1,
 		},
 		"joins, and departs": {
 			reason: "clients must find it where it belongs first", now: Now{Decision: lifecycle.Decision{Want: lifecycle.InService}},
@@ -153,6 +161,23 @@ func TestStages_WhatTheyWaitFor(t *testing.T) {
 			reason: "nobody knows where the last leader registered it", now: Now{Decision: leaving}, knows: nothing,
 			stage: "listed", waits: reason.RegistryUnavailable,
 		},
+		"goes, and the registry was listed": {
+			reason: "it has shown all that the last leader registered", now: Now{Decision: leaving}, knows: nothing, stage: "listed", shown: true,
+		},
+		"goes, and the registry lists nothing": {
+			reason: "no list will come", now: Now{Decision: leaving}, knows: nothing, stage: "listed", in: "silent",
+		},
+		"is out, and the registry was not listed": {
+			reason: "no hook is released", now: Now{Decision: lifecycle.Decision{Want: lifecycle.OutOfService}}, knows: nothing, stage: "listed",
+		},
+		"goes, and its record has more than one visit deals with": {
+			reason: "a tenant can write it", knows: nothing, stage: "unheard", waits: reason.Queued, after: time.Second,
+			now: Now{Decision: leaving, Facts: Facts{Record: lifecycle.Record{Instances: many}}},
+		},
+		"goes, and its record has no more": {
+			reason: "all are dealt with", knows: nothing, stage: "unheard",
+			now: Now{Decision: leaving, Facts: Facts{Record: lifecycle.Record{Instances: many[:MaxHeard]}}},
+		},
 		"goes, and came while this process watched": {
 			reason: "it knows of each call", now: Now{Decision: leaving}, knows: nothing, stage: "listed", born: true,
 		},
@@ -168,12 +193,9 @@ func TestStages_WhatTheyWaitFor(t *testing.T) {
 				Record: lifecycle.Record{Stamp: lifecycle.Stamp{UID: "1"}, Want: lifecycle.InService},
 			}},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			tc.expect(t, slow)
-		})
-	}
+	}, func(t *testing.T, tc waits) {
+		tc.expect(t, concludeKey(cmp.Or(tc.in, slow.Registry)))
+	})
 }
 
 func (w waits) expect(t *testing.T, belongs lifecycle.Key) {
@@ -182,6 +204,9 @@ func (w waits) expect(t *testing.T, belongs lifecycle.Key) {
 	tr.Arrived(lifecycle.PodID{}, w.born)
 	tracked := tr.Open(lifecycle.PodID{})
 	now.Time = time.Unix(1_000_000, 0)
+	if w.shown {
+		tr.Compare(tracker.Listing{Registry: belongs.Registry, Names: map[string]bool{belongs.Registry: true}, Asked: now.Time})
+	}
 	w.knows(tracked, now.Time)
 	now.Facts.Pod = &lifecycle.Pod{Status: lifecycle.PodStatus{PodIP: belongs.Address}}
 	now.Facts.Configuration, now.Facts.Known = all{}, tracked.Known()

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -145,9 +146,8 @@ func printChecks(o *options, all []Checked) {
 func (c *checker) checkConfiguration(ctx context.Context) {
 	const about = "configuration"
 	parsed, err := c.cluster.config(ctx, config.Limits{})
-	var exit *exitError
 	switch {
-	case errors.As(err, &exit) && exit.status == exitForbidden:
+	case statusOf(err) == exitForbidden:
 		c.unless(err, about)
 		return
 	case err != nil:
@@ -188,18 +188,25 @@ func (c *checker) checkRegistries(ctx context.Context) {
 	}
 	text, err := c.inManager(ctx, &pod, "--check-registries")
 	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
-	seen := 0
+	var seen []string
 	for _, line := range lines {
 		var one entries.RegistryCheck
 		if json.Unmarshal(line, &one) != nil || one.Registry == "" {
 			continue
 		}
-		seen++
+		seen = append(seen, one.Registry)
 		c.registry(one.Registry, one.Driver, one.Note, one.Error)
 	}
-	if seen == 0 {
+	if len(seen) == 0 {
 		older := errors.New("it printed nothing: it may be older than this plugin")
 		c.registriesByPage(ctx, fmt.Errorf("the leader's pod could not run the check: %w", cmp.Or(err, older)))
+		return
+	}
+	for _, name := range c.config.RegistryNames() {
+		if !slices.Contains(seen, name) {
+			c.add(Unasked, "registry "+name, "run this again; the leader's log shows how fast the registries answer",
+				"the check in the leader's pod ended before it came to this one: %v", cmp.Or(err, errors.New("it printed no line about it")))
+		}
 	}
 }
 
@@ -207,12 +214,33 @@ func (c *checker) registry(name, driver, note, failure string) {
 	about := "registry " + name
 	switch {
 	case failure != "":
-		c.add(Problem, about, "see which rights and which network it needs: "+c.page("drivers/"+driver+".md"), "%s: %s", driver, failure)
+		c.add(Problem, about, registryRemedy(failure)+": "+c.page("drivers/"+driver+".md"), "%s: %s", driver, failure)
 	case note != "":
 		c.add(OK, about, "", "%s, reached. Nothing was written: %s", driver, note)
 	default:
 		c.add(OK, about, "", "%s, reached; an entry was written and removed", driver)
 	}
+}
+
+// registryRemedy is what to do about a call that failed, by the words of Go, gRPC and the servers. The first that matches counts.
+func registryRemedy(failure string) string {
+	for _, one := range []struct{ says, do string }{
+		{`no such host|name resolution|server misbehaving`,
+			"no such host: correct endpoint, and check that the managers' pods can resolve it"},
+		{`connection refused`, "nothing listens there: correct host and port in endpoint, and check that the registry runs"},
+		{`x509:|tls:|certificate|HTTP response to HTTPS client|HTTP request to an HTTPS server|malformed HTTP response`,
+			"TLS failed: set tls.caFile to the CA of the registry's certificate, tls.certFile and tls.keyFile if it asks for one, and " +
+				"http or https in endpoint as the registry serves"},
+		{`(?i)\b401\b|\b403\b|permission denied|unauthori[sz]ed|unauthenticated|forbidden|authentication|not authenticated|\bACL\b`,
+			"the registry rejects the credentials: correct auth, or grant them the rights of the page"},
+		{`i/o timeout|deadline exceeded|timed out|no route to host|network is unreachable|connection reset`,
+			"no answer: check that NetworkPolicies and firewalls let the managers reach endpoint, and how fast the registry answers"},
+	} {
+		if regexp.MustCompile(one.says).MatchString(failure) {
+			return one.do
+		}
+	}
+	return "see which rights and which network it needs"
 }
 
 // registriesByPage shows what the leader knows, which is whether it has listed the registry and whether calls fail.

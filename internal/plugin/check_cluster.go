@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/x509"
 	encoding "encoding/pem"
-	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -157,10 +156,10 @@ func (c *checker) checkLeader(ctx context.Context) {
 	if err == nil {
 		_, err = c.renewedAfter(ctx, lease)
 	}
-	switch exit := (*exitError)(nil); {
+	switch {
 	case err == nil:
 		c.add(OK, about, "", "%s", *lease.Spec.HolderIdentity)
-	case errors.As(err, &exit) && exit.status == exitForbidden:
+	case statusOf(err) == exitForbidden:
 		c.unless(err, about)
 	default:
 		c.add(Problem, about, "see why no manager leads: "+c.page("leadership.md")+". A manager with --dry-run never does", "%v", err)
@@ -234,15 +233,46 @@ func (c *checker) checkWebhook(ctx context.Context) {
 	case !c.unless(err, about):
 		return
 	}
+	var secret corev1.Secret
+	err = c.Get(ctx, client.ObjectKey{Namespace: c.installation, Name: c.config.Evictions.Name}, &secret)
+	if err != nil && !apierrors.IsNotFound(err) {
+		c.unless(reading("the certificate in Secret "+c.config.Evictions.Name, err), about)
+		return
+	}
 	for _, hook := range hooks.Webhooks {
 		why := wrongAuthority(hook.ClientConfig.CABundle, c.now())
+		if why == "" {
+			why = othersAuthority(hook.ClientConfig, secret.Data[corev1.TLSCertKey], c.now())
+		}
 		if why != "" {
 			c.add(Problem, about, "see the leader's log; with cert-manager, kubectl describe its Certificate: "+c.page("evictions.md"),
 				"the CA in webhook %s %s: the API server can't call the managers", hook.Name, why)
 			return
 		}
 	}
-	c.add(OK, about, "", "its CA is valid")
+	c.add(OK, about, "", "its CA is valid, and has signed the managers' certificate")
+}
+
+// othersAuthority reports what is wrong between a valid CA of a webhook and the certificate that the managers serve.
+func othersAuthority(of admissionv1.WebhookClientConfig, chain []byte, now time.Time) string {
+	block, rest := encoding.Decode(chain)
+	if block == nil {
+		return "has nothing to vouch for: the managers' Secret has no certificate yet"
+	}
+	leaf, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return fmt.Sprintf("can't be compared with the managers' certificate: %v", err)
+	}
+	options := x509.VerifyOptions{Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), CurrentTime: now}
+	options.Roots.AppendCertsFromPEM(of.CABundle)
+	options.Intermediates.AppendCertsFromPEM(rest)
+	if of.Service != nil {
+		options.DNSName = of.Service.Name + "." + of.Service.Namespace + ".svc"
+	}
+	if _, err := leaf.Verify(options); err != nil {
+		return fmt.Sprintf("does not fit the managers' certificate (%v)", err)
+	}
+	return ""
 }
 
 // wrongAuthority reports what is wrong with a webhook's CA bundle, of which one certificate must be valid.

@@ -6,6 +6,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	encoding "encoding/pem"
 	"errors"
 	"fmt"
@@ -25,7 +26,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -88,13 +88,14 @@ func TestCheck(t *testing.T) {
 			reason: "every pod would wait", configuration: whole, status: exitFailed, breaks: func(_ *testing.T, c *checked) {
 				c.prints = `{"registry":"default","driver":"consul","error":"writing an entry: Permission denied"}`
 			},
-			want: []string{"problem registry default: consul: writing an entry: Permission denied | see which rights and which network it needs: https://github.com/rollcall-dev/rollcall/blob/v1.0.0/docs/drivers/consul.md"},
+			want: []string{"problem registry default: consul: writing an entry: Permission denied | the registry rejects the credentials: correct auth, or grant them the rights of the page: https://github.com/rollcall-dev/rollcall/blob/v1.0.0/docs/drivers/consul.md"},
 		},
 		"a webhook whose CA has ended, and a workload without a port": {
 			reason: "evictions fail, and new pods wait", configuration: whole + "evictions: {enabled: true}\n", status: exitFailed,
 			breaks: func(t *testing.T, c *checked) {
 				t.Helper()
-				c.objects = append(c.objects, webhookWith(t))
+				authority, _ := signed(t, now.Add(-time.Minute))
+				c.objects = append(c.objects, webhookWith(authority), servesWith(authority))
 				for _, object := range c.objects {
 					if set, is := object.(*kruisev1alpha1.CloneSet); is {
 						set.Spec.Template.Spec.Containers[0].Ports = nil
@@ -106,10 +107,47 @@ func TestCheck(t *testing.T) {
 				"problem CloneSet prod/web: no port to register: set service.port in the config",
 			},
 		},
+		"a webhook with the CA of the managers' certificate": {
+			reason: "the API server can call them", configuration: whole + "evictions: {enabled: true}\n", breaks: func(t *testing.T, c *checked) {
+				t.Helper()
+				authority, chain := signed(t, now.Add(1000*time.Hour))
+				c.objects = append(c.objects, webhookWith(authority), servesWith(chain))
+			},
+			want: []string{"ok eviction webhook: its CA is valid, and has signed the managers' certificate"},
+		},
+		"a webhook with a CA that is valid, and another": {
+			reason: "evictions bypass the hooks", configuration: whole + "evictions: {enabled: true}\n", status: exitFailed,
+			breaks: func(t *testing.T, c *checked) {
+				t.Helper()
+				authority, _ := signed(t, now.Add(1000*time.Hour))
+				_, chain := signed(t, now.Add(1000*time.Hour))
+				c.objects = append(c.objects, webhookWith(authority), servesWith(chain))
+			},
+			want: []string{"problem eviction webhook: the CA in webhook evictions.rollcall.dev does not fit the managers' certificate (x509: ", "| see the leader's log"},
+		},
+		"a webhook without a certificate": {
+			reason: "no leader has issued it", configuration: whole + "evictions: {enabled: true}\n", status: exitFailed,
+			breaks: func(t *testing.T, c *checked) {
+				t.Helper()
+				authority, _ := signed(t, now.Add(1000*time.Hour))
+				c.objects = append(c.objects, webhookWith(authority), servesWith(nil))
+			},
+			want: []string{"the managers' Secret has no certificate yet"},
+		},
 		"no right to exec, and no status page": {
 			reason: "the rest is checked", configuration: whole, status: exitUnchecked,
 			breaks: func(_ *testing.T, c *checked) { c.prints, c.fails = "", errors.New("pods/exec is forbidden") },
 			want:   []string{"unknown registries: the leader's pod could not run the check: pods/exec is forbidden", "| grant yourself pods/exec"},
+		},
+		"a check that ended halfway": {
+			reason: "nothing is known of the registries that it did not come to", configuration: whole, status: exitUnchecked,
+			breaks: func(_ *testing.T, c *checked) {
+				c.prints, c.fails = `{"registry":"before","driver":"consul","written":true}`, errors.New("signal: killed")
+			},
+			want: []string{
+				"ok registry before: consul, reached; an entry was written and removed",
+				"unknown registry default: the check in the leader's pod ended before it came to this one: signal: killed | run this again",
+			},
 		},
 		"an old OpenKruise, with a gate that does not go together": {
 			reason: "it may work", configuration: whole, breaks: func(_ *testing.T, c *checked) {
@@ -148,13 +186,7 @@ func TestCheck(t *testing.T) {
 				t.Errorf("%s: got\n%s\nwant %q", c.reason, text, want)
 			}
 		}
-		err, status := verdictOf(all), exitOK
-		if exit := (*exitError)(nil); errors.As(err, &exit) {
-			status = exit.status
-		} else if err != nil {
-			status = exitFailed
-		}
-		if status != c.status || status == exitOK && strings.Contains(text, "problem") {
+		if status := statusOf(verdictOf(all)); status != c.status || status == exitOK && strings.Contains(text, "problem") {
 			t.Errorf("%s: exit status %d, want %d\n%s", c.reason, status, c.status, text)
 		}
 	})
@@ -172,8 +204,6 @@ type checked struct {
 // wholeCluster has OpenKruise, a manager that leads, and a CloneSet with Rollcall's hooks.
 func wholeCluster(t *testing.T) *checked {
 	t.Helper()
-	objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
-	expect.NoError(t, err)
 	pod := func(namespace, name, image string, labels map[string]string, args ...string) *corev1.Pod {
 		return &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
@@ -185,7 +215,7 @@ func wholeCluster(t *testing.T) *checked {
 	}
 	return &checked{
 		objects: []client.Object{
-			theCloneSet(objects), leaseHeld(now),
+			theCloneSet(t, cloneSetText), leaseHeld(now),
 			pod("system", "rollcall-0", "ghcr.io/rollcall-dev/rollcall:v1.0.0",
 				map[string]string{"app.kubernetes.io/name": "rollcall", "app.kubernetes.io/component": "manager"}),
 			pod(kruiseNamespace, "kruise-0", "openkruise/kruise-manager:v1.9.1",
@@ -234,19 +264,66 @@ func (c *checked) check(t *testing.T, configuration string) []Checked {
 	}).check(t.Context())
 }
 
-func webhookWith(t *testing.T) *admissionv1.MutatingWebhookConfiguration {
+// signed makes an authority, and the certificate of the managers that it has signed.
+func signed(t *testing.T, until time.Time) (authority, chain []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	expect.NoError(t, err)
-	ended := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(-time.Minute)}
-	der, err := x509.CreateCertificate(rand.Reader, ended, ended, &key.PublicKey, key)
-	expect.NoError(t, err)
-	authority := encoding.EncodeToMemory(&encoding.Block{Type: "CERTIFICATE", Bytes: der})
+	parent := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour), NotAfter: until, IsCA: true, BasicConstraintsValid: true,
+		Subject: pkix.Name{CommonName: "authority"},
+	}
+	leaf := &x509.Certificate{
+		SerialNumber: big.NewInt(2), NotBefore: now.Add(-time.Hour), NotAfter: until, DNSNames: []string{"rollcall-evictions.system.svc"},
+	}
+	for _, of := range []struct {
+		to   *[]byte
+		what *x509.Certificate
+	}{{&authority, parent}, {&chain, leaf}} {
+		der, err := x509.CreateCertificate(rand.Reader, of.what, parent, &key.PublicKey, key)
+		expect.NoError(t, err)
+		*of.to = encoding.EncodeToMemory(&encoding.Block{Type: "CERTIFICATE", Bytes: der})
+	}
+	return authority, chain
+}
+
+func webhookWith(authority []byte) *admissionv1.MutatingWebhookConfiguration {
 	return &admissionv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "rollcall-evictions"},
 		Webhooks: []admissionv1.MutatingWebhook{{
-			Name: "evictions.rollcall.dev", ClientConfig: admissionv1.WebhookClientConfig{CABundle: authority},
+			Name: "evictions.rollcall.dev", ClientConfig: admissionv1.WebhookClientConfig{
+				CABundle: authority, Service: &admissionv1.ServiceReference{Namespace: "system", Name: "rollcall-evictions"},
+			},
 		}},
+	}
+}
+
+func servesWith(chain []byte) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "rollcall-evictions"}, Data: map[string][]byte{corev1.TLSCertKey: chain},
+	}
+}
+
+// TestRegistryRemedy: the remedy follows from what failed.
+func TestRegistryRemedy(t *testing.T) {
+	t.Parallel()
+	for failure, want := range map[string]string{
+		"Get \"http://consul:8500\": dial tcp: lookup consul on 10.96.0.10:53: no such host":                      "no such host",
+		`dial tcp 10.0.0.9:8500: connect: connection refused`:                                                     "nothing listens",
+		`rpc error: code = Unavailable desc = connection error: desc = "transport: dial tcp: connection refused"`: "nothing listens",
+		"tls: failed to verify certificate: x509: certificate signed by unknown authority":                        "TLS failed",
+		"http: server gave HTTP response to HTTPS client":                                                         "TLS failed",
+		"Unexpected response code: 403 (Permission denied)":                                                       "rejects the credentials",
+		"the server answers 401": "rejects the credentials",
+		"zk: not authenticated":  "rejects the credentials",
+		"etcdserver: authentication failed, invalid user ID or password":     "rejects the credentials",
+		"context deadline exceeded":                                          "no answer",
+		"dial tcp 10.0.0.9:2181: i/o timeout":                                "no answer",
+		"registry has 4031 entries, and group \"oracle\" is not one of them": "see which rights",
+	} {
+		if got := registryRemedy(failure); !strings.HasPrefix(got, want) && !strings.Contains(got, want) {
+			t.Errorf("%s: got %q, want %q", failure, got, want)
+		}
 	}
 }
 

@@ -134,9 +134,7 @@ func TestConfigurationThatIsNotInForce(t *testing.T) {
 				Reason: "ConfigApplied", EventTime: metav1.MicroTime{Time: now},
 			})
 		}
-		objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
-		expect.NoError(t, err)
-		set := theCloneSet(objects)
+		set := theCloneSet(t, cloneSetText)
 		set.Spec.Lifecycle = nil
 
 		narrowed, _ := installed(t, configText+"namespaces: [pay]", said...)
@@ -157,8 +155,7 @@ func TestConfigurationThatIsNotInForce(t *testing.T) {
 
 		widened, applied := installed(t, configText+"namespaces: [pay, prod]", said...)
 		forbidding(widened, c.forbidden...)
-		streams, _, _, _ := genericiooptions.NewTestIOStreams()
-		widened.IOStreams = streams
+		widened.IOStreams = genericiooptions.NewTestIOStreamsDiscard()
 		renewing(t, widened)
 		want := ""
 		if c.refused {
@@ -185,20 +182,16 @@ func TestWithoutARight(t *testing.T) {
 		"its kind":   {reason: "a pod without its workload looks abandoned", forbidden: []string{"clonesets"}, warning: "pods of CloneSets", err: "clonesets is forbidden", status: exitForbidden},
 		"every kind": {reason: "there is nothing to show", forbidden: []string{"clonesets", "statefulsets", "daemonsets"}, err: "reading workloads", status: exitForbidden},
 	}, func(t *testing.T, c row) {
-		objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
-		expect.NoError(t, err)
 		pod := scene{
 			state: appspub.LifecycleStatePreparingDelete, ready: true, record: lifecycle.InService, labels: map[string]string{"app": "web", "example.com/delete": "true"},
 		}.pod(t)
-		cluster, _ := installed(t, configText, pod, theCloneSet(objects))
+		cluster, _ := installed(t, configText, pod, theCloneSet(t, cloneSetText))
 		forbidding(cluster, c.forbidden...)
 		var warned strings.Builder
 		cluster.ErrOut = &warned
 		p, _, err := cluster.pod(t.Context(), "web-1")
 		expect.Error(t, c.reason, err, c.err)
-		if exit := (*exitError)(nil); err != nil && (!errors.As(err, &exit) || exit.status != c.status) {
-			t.Errorf("%s: got error %v, want exit status %d", c.reason, err, c.status)
-		}
+		expect.Equal(t, c.status, statusOf(err), "exit status: %s", c.reason)
 		if err == nil && (p.Hook != lifecycle.PreDelete || p.Reason != reason.Acknowledgement) {
 			t.Errorf("%s: the pod waits at %q, reason %s", c.reason, p.Hook, p.Reason)
 		}
@@ -216,8 +209,6 @@ func TestWithoutARight(t *testing.T) {
 // TestNotWatched: a pod or a CloneSet that looks like none of Rollcall's by this configuration may be another installation's.
 func TestNotWatched(t *testing.T) {
 	t.Parallel()
-	objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
-	expect.NoError(t, err)
 	pod := scene{state: appspub.LifecycleStateNormal, labels: map[string]string{"app": "web"}}.pod(t)
 	for configuration, want := range map[string]string{
 		"":                                       "is not managed by Rollcall", // and can't be enrolled
@@ -226,7 +217,7 @@ func TestNotWatched(t *testing.T) {
 		"namespaces: {matchLabels: {team: web}}": "is not managed by Rollcall",
 		"namespaces: {matchExpressions: [{key: team, operator: DoesNotExist}]}": "namespace prod is not among the namespaces",
 	} {
-		cluster, _ := installed(t, strings.ReplaceAll(configText, "example.com", "acme.io")+configuration, pod, theCloneSet(objects))
+		cluster, _ := installed(t, strings.ReplaceAll(configText, "example.com", "acme.io")+configuration, pod, theCloneSet(t, cloneSetText))
 		_, _, err := cluster.pod(t.Context(), "web-1")
 		expect.Error(t, "explain", err, want)
 		_, err = cluster.rollout(t.Context(), "web")
@@ -235,9 +226,9 @@ func TestNotWatched(t *testing.T) {
 			t.Errorf("%s: it advises to enroll, which is refused: the hooks are another controller's: %v", configuration, err)
 		}
 	}
-	bare := theCloneSet(objects).DeepCopy()
+	bare := theCloneSet(t, cloneSetText).DeepCopy()
 	bare.Spec.Lifecycle, bare.ResourceVersion = nil, ""
 	cluster, _ := installed(t, configText, bare)
-	_, err = cluster.rollout(t.Context(), "web")
+	_, err := cluster.rollout(t.Context(), "web")
 	expect.Error(t, "nothing keeps it from being enrolled", err, "kubectl rollcall enroll web -n prod gives it hooks")
 }

@@ -13,9 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 
@@ -61,8 +58,6 @@ func debugged(t *testing.T, without ...string) (string, error) {
 		labels: map[string]string{"app": "web", "example.com/delete": "true"},
 	}.pod(t)
 	pod.Annotations["example.com/credentials"] = "PLANTED-annotation-of-a-pod"
-	objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
-	expect.NoError(t, err)
 	manager := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "system", Name: "rollcall-0",
@@ -81,7 +76,7 @@ func debugged(t *testing.T, without ...string) (string, error) {
 		}}},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "manager", RestartCount: 1}}},
 	}
-	cluster, _ := installed(t, planted, pod, theCloneSet(objects), leaseHeld(now), manager,
+	cluster, _ := installed(t, planted, pod, theCloneSet(t, cloneSetText), leaseHeld(now), manager,
 		&corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "rollcall-auth"}, Data: map[string][]byte{"token": []byte("PLANTED-secret")},
 		},
@@ -104,20 +99,17 @@ func debugged(t *testing.T, without ...string) (string, error) {
 		"/status/entries.json": `{"leads": true, "waits": {"pod":
 			{"hook": "preDelete", "reason": "RegistryUnavailable", "message": "password: PLANTED-wait"}}}`,
 	}
-	cluster.pods, err = corev1client.NewForConfigAndClient(&rest.Config{Host: "http://api"}, &http.Client{
-		Transport: answering(func(r *http.Request) (*http.Response, error) {
-			for end, body := range answers {
-				if strings.HasSuffix(r.URL.Path, end) {
-					return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}, nil
-				}
+	cluster.pods = podsOf(t, func(r *http.Request) (*http.Response, error) {
+		for end, body := range answers {
+			if strings.HasSuffix(r.URL.Path, end) {
+				return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}, nil
 			}
-			return nil, fmt.Errorf("there is no %s", r.URL.Path)
-		}),
+		}
+		return nil, fmt.Errorf("there is no %s", r.URL.Path)
 	})
-	expect.NoError(t, err)
 	var out strings.Builder
 	cluster.Out, cluster.ErrOut = &out, io.Discard
-	err = cluster.debug(t.Context(), func() (string, error) { return "v1.37.2", nil })
+	err := cluster.debug(t.Context(), func() (string, error) { return "v1.37.2", nil })
 	return out.String(), err
 }
 

@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -28,14 +27,12 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/bubble"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 )
 
 // installed is a cluster with the configuration, and with namespace prod. It applies nothing, and says so of each try.
 func installed(t *testing.T, configuration string, objects ...client.Object) (c *cluster, applied *int) {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	expect.NoError(t, clientscheme.AddToScheme(scheme))
-	expect.NoError(t, clusterstate.AddToScheme(scheme))
 	applied = new(0)
 	objects = append(objects,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "prod", Labels: map[string]string{"team": "web"}}},
@@ -47,7 +44,7 @@ func installed(t *testing.T, configuration string, objects ...client.Object) (c 
 		return nil
 	}
 	return &cluster{
-		Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithIndex(&eventsv1.Event{}, "reportingController", reporters).
+		Client: fake.NewClientBuilder().WithScheme(kube.Scheme(clientscheme.AddToScheme)).WithObjects(objects...).WithIndex(&eventsv1.Event{}, "reportingController", reporters).
 			WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
 			WithInterceptorFuncs(interceptor.Funcs{Apply: apply, Patch: patched}).Build(),
 		options: installedOptions(), namespace: "prod",
@@ -88,9 +85,7 @@ func TestEnroll(t *testing.T) {
 			configuration: configText + "service: {allowed: [{namespaceSelector: {matchLabels: {team: web}}, names: [web]}]}",
 		},
 	}, func(t *testing.T, c row) {
-		objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
-		expect.NoError(t, err)
-		set := theCloneSet(objects)
+		set := theCloneSet(t, cloneSetText)
 		set.Spec.Lifecycle = nil
 		cluster, applied := installed(t, c.configuration, leaseHeld(now.Add(-c.renewed)))
 		streams, _, out, problems := genericiooptions.NewTestIOStreams()
@@ -101,10 +96,10 @@ func TestEnroll(t *testing.T) {
 		if c.renewed == 0 {
 			renewing(t, cluster)
 		}
-		err = cluster.give(t.Context(), []kruisev1alpha1.CloneSet{*set})
+		err := cluster.give(t.Context(), []kruisev1alpha1.CloneSet{*set})
 		expect.Error(t, c.reason, err, c.want)
-		if exit := (*exitError)(nil); c.status > 0 && (!errors.As(err, &exit) || exit.status != c.status) {
-			t.Errorf("%s: got error %v, want exit status %d", c.reason, err, c.status)
+		if got := statusOf(err); c.status > 0 && got != c.status {
+			t.Errorf("%s: exit status %d, want %d: %v", c.reason, got, c.status, err)
 		}
 		if got := problems.String(); !strings.HasPrefix(got, c.warning) || c.warning == "" && got != "" {
 			t.Errorf("%s: printed %q, want %q", c.reason, got, c.warning)
@@ -237,9 +232,7 @@ func TestEnrollTellsWhichEntriesAreNotFound(t *testing.T) {
 		"one of two is not found":   {reason: "the record tells", configuration: byApp, record: found + `,"unfound":[{"registry":"default","writer":"app","service":"b","address":"10.0.0.1","port":80}]}`, warns: true},
 		"it is out, and was so ere": {reason: "that tells nothing", configuration: byApp, record: strings.Replace(found, "InService", "OutOfService", 1) + "}", warns: true},
 	}, func(t *testing.T, c row) {
-		objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
-		expect.NoError(t, err)
-		set := theCloneSet(objects)
+		set := theCloneSet(t, cloneSetText)
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "web-1", UID: "1", Annotations: map[string]string{}, OwnerReferences: []metav1.OwnerReference{
 				*metav1.NewControllerRef(set, kruisev1alpha1.GroupVersion.WithKind("CloneSet")),
@@ -308,9 +301,7 @@ func TestPreview(t *testing.T) {
 		}}
 		err := cluster.enroll(t.Context(), c.of)
 		expect.Error(t, c.reason, err, c.want)
-		if exit := (*exitError)(nil); c.status == exitNotFound && (!errors.As(err, &exit) || exit.status != c.status) || (err == nil) != (c.status == 0) {
-			t.Errorf("%s: got error %v, want exit status %d", c.reason, err, c.status)
-		}
+		expect.Equal(t, c.status, statusOf(err), "exit status: %s", c.reason)
 		if *applied > 0 {
 			t.Errorf("%s: the preview writes", c.reason)
 		}

@@ -11,7 +11,6 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
@@ -25,6 +24,14 @@ import (
 type answering func(*http.Request) (*http.Response, error)
 
 func (a answering) RoundTrip(r *http.Request) (*http.Response, error) { return a(r) }
+
+// podsOf reads pods and their logs from an API server that answers so.
+func podsOf(t *testing.T, answer answering) corev1client.PodsGetter {
+	t.Helper()
+	pods, err := corev1client.NewForConfigAndClient(&rest.Config{Host: "http://api"}, &http.Client{Transport: answer})
+	expect.NoError(t, err)
+	return pods
+}
 
 // TestAViewAsksTheManager: two views of a watch show what the manager answers, or else what the pods and Events show.
 func TestAViewAsksTheManager(t *testing.T) {
@@ -64,25 +71,20 @@ func TestAViewAsksTheManager(t *testing.T) {
 			},
 		},
 	}, func(t *testing.T, c row) {
-		objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
-		expect.NoError(t, err)
 		pod := scene{
 			state: appspub.LifecycleStatePreparingDelete, ready: true, record: lifecycle.InService,
 			labels: map[string]string{"app": "web", "example.com/delete": "true"},
 		}.pod(t)
-		cluster, _ := installed(t, configText, pod, theCloneSet(objects), leaseHeld(now), &corev1.Pod{
+		cluster, _ := installed(t, configText, pod, theCloneSet(t, cloneSetText), leaseHeld(now), &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "rollcall-0"},
 			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: metricsPort, ContainerPort: 8080}}}}},
 		})
 		forbidding(cluster, "events")
 		asked := 0
-		cluster.pods, err = corev1client.NewForConfigAndClient(&rest.Config{Host: "http://api"}, &http.Client{
-			Transport: answering(func(r *http.Request) (*http.Response, error) {
-				asked++
-				return c.answer(r)
-			}),
+		cluster.pods = podsOf(t, func(r *http.Request) (*http.Response, error) {
+			asked++
+			return c.answer(r)
 		})
-		expect.NoError(t, err)
 		var warned strings.Builder
 		cluster.ErrOut = &warned
 		began := time.Now()

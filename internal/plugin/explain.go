@@ -153,7 +153,7 @@ func (p Pod) stuck() bool {
 	switch p.Reason {
 	case reason.InvalidPod, reason.ServiceNotAllowed:
 		return !p.facts.decision.Releases // a pod may leave all the same
-	case reason.PatchRefused, reason.NotWatched, reason.Ending, reason.HeldOut, reason.ReadFailed, reason.RightsMissing:
+	case reason.APIServerFailed, reason.NotWatched, reason.Ending, reason.HeldOut, reason.RightsMissing:
 		return true
 	case reason.Orphaned:
 		return p.facts.input.Detached

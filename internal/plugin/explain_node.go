@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/evictions"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/service"
@@ -164,7 +165,7 @@ func (w *world) nodeSentences(e *ExplainedNode) []string {
 	if longest > 0 {
 		first += fmt.Sprintf(" The longest of their drains takes %s at most.", longest)
 	}
-	all := []string{first}
+	all := append([]string{first}, drainSentences(e.Pods)...)
 	if !w.config.Evictions.Enabled {
 		return append(all, "evictions.enabled is not set in the configuration, so evictions bypass the hooks: "+
 			"only a preStop sleep gives clients time.")
@@ -172,6 +173,30 @@ func (w *world) nodeSentences(e *ExplainedNode) []string {
 	return append(all, fmt.Sprintf("kubectl drain asks again until each pod is gone. "+
 		"From %s after a pod's first eviction that no budget refuses, its eviction is let through once the pod has drained "+
 		"(evictions.limit).", w.config.Evictions.Limit))
+}
+
+// drainSentences are about what a drain does, and evictions that are tried one by one don't show.
+func drainSentences(pods []EvictedPod) (all []string) {
+	leave := 0
+	for _, p := range pods {
+		if p.Eviction.Answer == Hooked || p.Eviction.Answer == Allowed {
+			leave++
+		}
+	}
+	if leave > 1 {
+		all = append(all, "Each eviction was tried alone. In a drain, pods with one PodDisruptionBudget count against each other: "+
+			"those that it has no room for wait until others are replaced.")
+	}
+	ofDaemonSet := func(p EvictedPod) bool {
+		owner := metav1.GetControllerOf(p.facts.pod)
+		return owner != nil && owner.Kind == clusterstate.KindDaemonSet
+	}
+	if at := slices.IndexFunc(pods, ofDaemonSet); at >= 0 {
+		all = append(all, fmt.Sprintf("kubectl drain evicts pods of OpenKruise's DaemonSets too, even with --ignore-daemonsets, and "+
+			"OpenKruise creates them again on the node. An older kubectl evicts nothing, and fails: daemonsets.apps %q not found.",
+			metav1.GetControllerOf(pods[at].facts.pod).Name))
+	}
+	return all
 }
 
 func (o *options) nodeRemedies() []Remedy {

@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -85,7 +84,7 @@ func (c *cluster) explainWorkload(ctx context.Context, kind, name string, output
 	}
 	pods = slices.DeleteFunc(pods, func(p Pod) bool { return !metav1.IsControlledBy(p.facts.pod, workload.Object) })
 	if !lifecycle.HooksOf(workload.ForDecision(), w.config.Hooks).Any() && len(pods) == 0 {
-		return w.unmanagedWorkload(c.options, workload)
+		return w.notManaged(c.options, workload)
 	}
 	e := w.explained(c.options, workload, pods)
 	if output.forScripts() {
@@ -128,14 +127,17 @@ func (w *world) notFound(kind, name, namespace string) error {
 	return &exitError{exitNotFound, fmt.Errorf("namespace %s has no pod and no workload %s", namespace, name)}
 }
 
-// unmanagedWorkload is the error of a workload without hooks of Rollcall's.
-func (w *world) unmanagedWorkload(o *options, workload *clusterstate.Workload) error {
+// notManaged is the error of a workload whose pods Rollcall leaves alone.
+func (w *world) notManaged(o *options, workload *clusterstate.Workload) error {
 	if !w.watches(workload.GetNamespace()) {
 		return notWatched(w.config, workload.GetNamespace())
 	}
 	how := "add hooks with keys that Rollcall owns"
 	if set := cloneSetOf(workload); set != nil {
-		how = howToEnroll(o, set, enroll.Obstacle(set, w.config, nil))
+		how = o.again("enroll %s -n %s", set.Name, set.Namespace) + " gives it hooks"
+		if obstacle := enroll.Obstacle(set, w.config, nil); obstacle != "" {
+			how = "it can't be enrolled: " + obstacle
+		}
 	}
 	return &exitError{exitNotManaged, fmt.Errorf("%s %s/%s is not managed by Rollcall: it has no hook with a handler that "+
 		"Rollcall owns (%s); %s", workload.Kind, workload.GetNamespace(), workload.GetName(), w.config.Hooks, how)}
@@ -295,7 +297,7 @@ func (o *options) paragraph(on terminal, lines []string) {
 // explainNamed is for a name without a kind: a pod's, else a workload's.
 func (c *cluster) explainNamed(ctx context.Context, name string, output *form) error {
 	err := c.explainPod(ctx, name, output)
-	if exit := (*exitError)(nil); errors.As(err, &exit) && exit.status == exitNotFound {
+	if statusOf(err) == exitNotFound {
 		return c.explainWorkload(ctx, "", name, output)
 	}
 	return err

@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/rollcall-dev/rollcall/internal/evictions"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -24,9 +23,7 @@ import (
 // aWorkload is CloneSet prod/web with a pod that waits to be deleted, one that drains, and one that serves, all on node-1.
 func aWorkload(t *testing.T, configuration string) (*cluster, *bytes.Buffer) {
 	t.Helper()
-	objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
-	expect.NoError(t, err)
-	set := theCloneSet(objects)
+	set := theCloneSet(t, cloneSetText)
 	set.Spec.Replicas, set.Generation = new(int32(3)), 2
 	set.Status.ObservedGeneration, set.Status.UpdatedReplicas, set.Status.AvailableReplicas = 2, 1, 2
 	waits := scene{
@@ -103,12 +100,7 @@ func TestExplainWorkload(t *testing.T) {
 
 func expectPrinted(t *testing.T, reason string, out *bytes.Buffer, err error, status int, want []string) {
 	t.Helper()
-	got := exitOK
-	if exit := (*exitError)(nil); errors.As(err, &exit) {
-		got = exit.status
-	} else if err != nil {
-		got = exitFailed
-	}
+	expect.Equal(t, status, statusOf(err), "exit status: %s", reason)
 	if err != nil {
 		out.WriteString(err.Error())
 	}
@@ -116,9 +108,6 @@ func expectPrinted(t *testing.T, reason string, out *bytes.Buffer, err error, st
 		if !strings.Contains(out.String(), text) {
 			t.Errorf("%s: no %q in\n%s", reason, text, out)
 		}
-	}
-	if got != status {
-		t.Errorf("%s: exit status %d, want %d: %v", reason, got, status, err)
 	}
 }
 
@@ -150,7 +139,7 @@ func TestExplainNode(t *testing.T) {
 			"each pod has its own", "node-1", webhook, map[string]error{"web-waits": hooked, "web-also": refused, "web-serves": nil},
 			[]string{
 				"A drain of node node-1 evicts 3 pods that Rollcall manages. The longest of their drains takes 1m30s at most.\n",
-				"From 5m0s after a pod's first eviction", "prod/web-waits leaves by its hooks: pod web-waits is not evicted directly.\n",
+				"Each eviction was tried alone.", "From 5m0s after a pod's first eviction", "prod/web-waits leaves by its hooks: pod web-waits is not evicted directly.\n",
 				"prod/web-also is not evicted now: it would violate the pod's disruption budget.\n  leaves: default web 10.0.0.1:80\n  drains: 1m30s at most\n",
 				"prod/web-serves is evicted immediately: mind the claims.\n  leaves: default web 10.0.0.1:80\n\n",
 			}, []string{"stranger", "denied the request"}, exitOK,
@@ -159,7 +148,7 @@ func TestExplainNode(t *testing.T) {
 			"its webhook refuses with 403, which is no lack of rights", "node-1", webhook,
 			map[string]error{"web-waits": unavailable, "web-also": unavailable, "web-serves": hooked},
 			[]string{"prod/web-waits is not evicted now: pub unavailable allowed is negative.\n", "prod/web-serves leaves by its hooks"},
-			[]string{"may not evict"}, exitOK,
+			[]string{"may not evict", "tried alone"}, exitOK,
 		},
 		"without the webhook": {
 			"evictions bypass the hooks", "node-1", configText, nil, []string{"evictions.enabled is not set in the configuration"}, []string{"5m0s", "drains:"}, exitOK,
@@ -196,4 +185,20 @@ func TestExplainNode(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestDrainOfDaemonSets: a person learns what kubectl drain does with OpenKruise's.
+func TestDrainOfDaemonSets(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[string]bool{"DaemonSet": true, "CloneSet": false, "": false} {
+		pod := scene{state: appspub.LifecycleStateNormal, ready: true}.pod(t)
+		pod.OwnerReferences = nil
+		if kind != "" {
+			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1alpha1", Kind: kind, Name: "web", Controller: new(true)}}
+		}
+		all := drainSentences([]EvictedPod{{Pod: Pod{facts: facts{pod: lifecycle.PodOf(pod)}}, Eviction: Eviction{Answer: Allowed}}})
+		if got := len(all) == 1 && strings.Contains(all[0], `daemonsets.apps "web" not found`); got != want || !want && len(all) > 0 {
+			t.Errorf("owner %q: %q", kind, all)
+		}
+	}
 }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -14,19 +17,61 @@ import (
 )
 
 // fleet is the cluster of each context that --context lists, such as "prod-a,prod-b": usually one.
-type fleet []*cluster
+type fleet struct {
+	clusters []*cluster
+	// failed is about contexts that the kubeconfig does not have, or can't be used.
+	failed []error
+	// within bounds how long one of several clusters may take.
+	within time.Duration
+}
+
+// clusterWithin is how long all requests to one of several clusters may take together, until the others are shown without it. A large one
+// has some hundred pages of pods.
+const clusterWithin = time.Minute
 
 func (o *options) fleet(cmd *cobra.Command) (fleet, error) {
-	var all fleet
+	f := fleet{within: clusterWithin}
 	for _, one := range o.contexts(cmd) {
-		c, err := one.cluster()
-		if err != nil {
-			return nil, one.of(err)
+		if c, err := one.cluster(); err != nil {
+			f.failed = append(f.failed, one.of(err))
+		} else {
+			f.clusters = append(f.clusters, c)
 		}
-		c.warnOfSkew(cmd.Context())
-		all = append(all, c)
 	}
-	return all, nil
+	if len(f.clusters) == 0 {
+		return f, errors.Join(f.failed...)
+	}
+	f.each(cmd.Context(), func(ctx context.Context, _ int, c *cluster) { c.warnOfSkew(ctx) })
+	return f, nil
+}
+
+// each asks the clusters at the same time. One of several has a bound.
+func (f fleet) each(ctx context.Context, ask func(ctx context.Context, at int, c *cluster)) {
+	if len(f.clusters) == 1 && len(f.failed) == 0 {
+		ask(ctx, 0, f.clusters[0])
+		return
+	}
+	var asked sync.WaitGroup
+	for at, c := range f.clusters {
+		asked.Go(func() {
+			limited, cancel := context.WithTimeout(ctx, f.within)
+			defer cancel()
+			ask(limited, at, c)
+		})
+	}
+	asked.Wait()
+}
+
+// atOnce lets several clusters warn on one stream.
+type atOnce struct {
+	mu sync.Mutex
+	to io.Writer
+}
+
+func (a *atOnce) Write(text []byte) (int, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.to.Write(text)
 }
 
 // contexts returns the options for each context. A name with a comma is one context, if the kubeconfig has it.
@@ -37,8 +82,11 @@ func (o *options) contexts(cmd *cobra.Command) (all []*options) {
 	if err != nil || one || len(names) == 1 {
 		return []*options{o}
 	}
+	warnings := &atOnce{to: o.ErrOut}
 	for _, name := range names {
-		all = append(all, o.in(cmd, name))
+		own := o.in(cmd, name)
+		own.ErrOut = warnings
+		all = append(all, own)
 	}
 	return all
 }
@@ -82,20 +130,23 @@ func (o *options) of(err error) error {
 
 // status asks each cluster. If some of several can't be asked, the others are shown.
 func (f fleet) status(ctx context.Context, everywhere bool, matching client.ListOption) (*status, error) {
-	var all []*status
-	var failed []error
-	for _, c := range f {
+	answers, errs := make([]*status, len(f.clusters)), make([]error, len(f.clusters))
+	f.each(ctx, func(ctx context.Context, at int, c *cluster) {
 		namespace := c.namespace
 		if everywhere {
 			namespace = ""
 		}
-		s, err := c.status(ctx, namespace, matching)
-		if err != nil {
+		answers[at], errs[at] = c.status(ctx, namespace, matching)
+	})
+	var all []*status
+	failed := slices.Clone(f.failed)
+	for at, c := range f.clusters {
+		if err := errs[at]; err != nil {
 			failed = append(failed, c.of(err))
 			continue
 		}
-		s.belongTo(c)
-		all = append(all, s)
+		answers[at].belongTo(c)
+		all = append(all, answers[at])
 	}
 	if len(all) == 0 {
 		return nil, errors.Join(failed...)

@@ -8,17 +8,19 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/rollcall-dev/rollcall/test/harness/bubble"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -79,12 +81,10 @@ func TestContexts(t *testing.T) {
 // TestStatusOfSeveralClusters: a cluster that can't be asked hides no other.
 func TestStatusOfSeveralClusters(t *testing.T) {
 	t.Parallel()
-	objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
-	expect.NoError(t, err)
 	of := func(name, known string, refused error) *cluster {
 		pod := scene{state: appspub.LifecycleStateNormal, labels: map[string]string{"app": "web"}}.pod(t)
 		pod.Name = name
-		c, _ := installed(t, configText, pod, theCloneSet(objects))
+		c, _ := installed(t, configText, pod, theCloneSet(t, cloneSetText))
 		c.context = known
 		if refused != nil {
 			c.Client = interceptor.NewClient(c.Client.(client.WithWatch), interceptor.Funcs{
@@ -94,13 +94,17 @@ func TestStatusOfSeveralClusters(t *testing.T) {
 		return c
 	}
 	refused := apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("no"))
-	s, err := fleet{of("web-1", "a", nil), of("web-2", "b", nil), of("web-3", "c", refused)}.status(t.Context(), true, client.HasLabels{})
+	unknown := errors.New("context d: the kubeconfig does not have it")
+	s, err := fleet{within: time.Minute, failed: []error{unknown}, clusters: []*cluster{
+		of("web-1", "a", nil), of("web-2", "b", nil), of("web-3", "c", refused),
+	}}.status(t.Context(), true, client.HasLabels{})
 	expect.NoError(t, err)
 	var got []string
 	for _, p := range s.pods {
 		got = append(got, p.Context+" "+p.Name)
 	}
-	if !slices.Equal(got, []string{"a web-1", "b web-2"}) || s.failed == nil || !strings.HasPrefix(s.failed.Error(), "context c: ") {
+	if !slices.Equal(got, []string{"a web-1", "b web-2"}) || s.failed == nil || !errors.Is(s.failed, unknown) ||
+		!strings.Contains(s.failed.Error(), "context c: ") {
 		t.Errorf("it lists %q, and fails with %v", got, s.failed)
 	}
 	silent := of("web-2", "b", nil)
@@ -116,7 +120,28 @@ func TestStatusOfSeveralClusters(t *testing.T) {
 	if want := "REGISTRY is ?, and REASON is only what the pods show: context b: no answer\n"; notes.String() != want {
 		t.Errorf("it notes %q, want %q", notes.String(), want)
 	}
-	if _, err := (fleet{of("web-3", "c", refused)}).status(t.Context(), true, client.HasLabels{}); err == nil {
+	alone := fleet{clusters: []*cluster{of("web-3", "c", refused)}}
+	if _, err := alone.status(t.Context(), true, client.HasLabels{}); err == nil {
 		t.Error("there is no cluster to show, and no error")
 	}
+}
+
+// TestClustersAreAskedTogether: each of several has to answer for all to be shown, in one time of the bound.
+func TestClustersAreAskedTogether(t *testing.T) {
+	t.Parallel()
+	bubble.Each(t, map[string]struct{ silent int }{"one is silent": {1}, "all are": {3}}, func(t *testing.T, c struct{ silent int }) {
+		began := time.Now()
+		f := fleet{within: clusterWithin, clusters: make([]*cluster, 3)}
+		var answered atomic.Int32
+		f.each(t.Context(), func(ctx context.Context, at int, _ *cluster) {
+			if at < c.silent {
+				<-ctx.Done()
+				return
+			}
+			answered.Add(1)
+		})
+		if took := time.Since(began); took != clusterWithin || int(answered.Load()) != 3-c.silent {
+			t.Errorf("%d answer, after %s", answered.Load(), took)
+		}
+	})
 }

@@ -63,6 +63,8 @@ func (c *cluster) forwarded(
 	if err != nil {
 		return nil, fmt.Errorf("reading your token: %w", err)
 	}
+	// The token is added to each request, so that it would go wherever an answer leads.
+	person.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	local, err := c.forward(ctx, pod, port)
@@ -90,11 +92,12 @@ func (c *cluster) forwarded(
 	return text, c.refused(response.StatusCode, pod.Name, strings.TrimSpace(string(text)))
 }
 
-// tokenOnly is how the person logs in to the API server, for a server that has a certificate of its own. The tunnel shows whose it is: the
-// API server has made it to the manager's pod.
+// tokenOnly is the token with which the person logs in to the API server, and neither password nor key, for a server that has a certificate
+// of its own. The tunnel shows whose it is: the API server has made it to the manager's pod. No proxy is in between.
 func tokenOnly(of *rest.Config) *rest.Config {
 	own := rest.CopyConfig(of)
-	own.TLSClientConfig, own.Proxy = rest.TLSClientConfig{Insecure: true}, nil
+	own.TLSClientConfig, own.Username, own.Password = rest.TLSClientConfig{Insecure: true}, "", ""
+	own.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil } //nolint:nilnil // as http.Transport has it
 	return own
 }
 

@@ -96,6 +96,33 @@ func TestSecureManager(t *testing.T) {
 	})
 }
 
+// TestOnlyTheTokenIsSent: neither a password nor where an answer leads matters to a manager.
+func TestOnlyTheTokenIsSent(t *testing.T) {
+	t.Parallel()
+	elsewhere := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("%s is asked too, with %q", r.URL, r.Header.Get("Authorization"))
+	}))
+	t.Cleanup(elsewhere.Close)
+	manager := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, password, is := r.BasicAuth(); is {
+			t.Errorf("the manager is sent the password %s", password)
+		}
+		http.Redirect(w, r, elsewhere.URL, http.StatusFound)
+	}))
+	t.Cleanup(manager.Close)
+	for reason, person := range map[string]*rest.Config{
+		"the token is for the manager": {BearerToken: "mine"}, "the password is for the API server": {Username: "me", Password: "secret"},
+	} {
+		c := clusterWith()
+		c.rest = person
+		c.forward = func(context.Context, *corev1.Pod, string) (string, error) {
+			return manager.Listener.Addr().String(), nil
+		}
+		_, err := c.forwarded(t.Context(), managersPod(), "8080", "/status", nil)
+		expect.Error(t, reason, err, "answers 302")
+	}
+}
+
 // TestForwardByKubectl: kubectl forwards until the context ends, and its error is shown.
 func TestForwardByKubectl(t *testing.T) { // not in parallel: it sets PATH
 	bin := t.TempDir()

@@ -15,9 +15,6 @@ import (
 	"go.uber.org/zap/zapcore"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/rollcall-dev/rollcall/internal/history"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
@@ -39,7 +36,7 @@ func anUpdate(t *testing.T) string {
 				Hook: hook, State: state, Rotation: rotation, By: history.ByAcknowledgement, Entries: []history.Entry{entry}, Waited: waited,
 			})
 		}
-		l.Registered(pod, entry, 4*time.Millisecond)
+		l.Registered(pod, entry, "PreparingNormal", 4*time.Millisecond)
 		release("preNormal", "PreparingNormal", history.In, 1200*time.Millisecond)
 		if !early {
 			l.TakenOut(pod, entry, 3*time.Millisecond)
@@ -51,7 +48,7 @@ func anUpdate(t *testing.T) string {
 			l.TakenOut(pod, entry, 5*time.Second)
 		}
 		pod.Revision = "storefront-9b2d5"
-		l.Registered(pod, entry, 4*time.Millisecond)
+		l.Registered(pod, entry, "Updated", 4*time.Millisecond)
 		release("inPlaceUpdate", "Updated", history.In, time.Second)
 	}
 	other := history.Pod{Namespace: "prod", Name: "other-1", UID: "other", Workload: "CloneSet/other"}
@@ -86,16 +83,15 @@ func TestHistory(t *testing.T) {
 		"not a log":              {"a person has the wrong file", "storefront -n prod -f -", "cluster: a\n", exitNotFound, []string{"no line that a manager wrote in JSON"}},
 		"no file":                {"the error shows which", "storefront -n prod -f /none", "", exitFailed, []string{"reading the log: open /none"}},
 	}, func(t *testing.T, c row) {
-		var out bytes.Buffer
-		status := Run(t.Context(), "test", append([]string{"history"}, strings.Fields(c.arguments)...),
-			genericiooptions.IOStreams{In: strings.NewReader(c.input), Out: &out, ErrOut: &out}, nil)
+		status, out, errOut := ran(t, c.input, append([]string{"history"}, strings.Fields(c.arguments)...)...)
+		out += errOut
 		for _, want := range c.want {
-			if !strings.Contains(out.String(), want) {
-				t.Errorf("%s: there is no %q in\n%s", c.reason, want, &out)
+			if !strings.Contains(out, want) {
+				t.Errorf("%s: there is no %q in\n%s", c.reason, want, out)
 			}
 		}
 		if status != c.status {
-			t.Errorf("%s: status %d, want %d:\n%s", c.reason, status, c.status, &out)
+			t.Errorf("%s: status %d, want %d:\n%s", c.reason, status, c.status, out)
 		}
 	})
 }
@@ -134,17 +130,13 @@ func TestHistory_OfTheManagers(t *testing.T) {
 		for _, pod := range c.pods {
 			expect.NoError(t, cluster.Create(t.Context(), pod))
 		}
-		var err error
-		cluster.pods, err = corev1client.NewForConfigAndClient(&rest.Config{Host: "http://api"}, &http.Client{
-			Transport: answering(func(r *http.Request) (*http.Response, error) {
-				text, has := answers[r.URL.RequestURI()]
-				if !has {
-					return nil, errors.New("no route to host")
-				}
-				return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(text))}, nil
-			}),
+		cluster.pods = podsOf(t, func(r *http.Request) (*http.Response, error) {
+			text, has := answers[r.URL.RequestURI()]
+			if !has {
+				return nil, errors.New("no route to host")
+			}
+			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(text))}, nil
 		})
-		expect.NoError(t, err)
 		logs, unread, err := cluster.managersLogs(t.Context())
 		expect.Error(t, c.reason, err, c.err)
 		expect.Error(t, c.reason, unread, c.unread)

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/reason"
 )
 
 // longestHold bounds what a slip of the finger can do.
@@ -65,6 +66,9 @@ func (c *cluster) hold(ctx context.Context, name string, h holding) error {
 	if err != nil {
 		return err
 	}
+	if p.Reason == reason.NotWatched { // no manager of this installation reads the annotation
+		return &exitError{exitNotManaged, errors.New(p.Message)}
+	}
 	if lifecycle.Ends(p.facts.pod) {
 		return fmt.Errorf("%s/%s is being deleted, or has ended: there is nothing to hold", p.Namespace, p.Name)
 	}
@@ -78,6 +82,7 @@ func (c *cluster) hold(ctx context.Context, name string, h holding) error {
 	if refused := lifecycle.HoldOf(&with, p.facts.workload).Refused; refused != "" {
 		return fmt.Errorf("the manager would not hold the pod: %s", refused)
 	}
+	sayFirst(c.ErrOut, p.facts.leaderless)
 	until := hold.Until.UTC().Format(time.RFC3339)
 	if h.dry {
 		fmt.Fprintf(c.Out, "pod/%s would be held out of rotation until %s (dry run)\n", p.Name, until)
@@ -103,7 +108,7 @@ func (c *cluster) allowsHold(ctx context.Context, w *world, p Pod) error {
 	}
 	pods, out := 0, 0
 	for _, other := range all {
-		if other.Workload != p.Workload {
+		if ownerOf(other) != ownerOf(p) {
 			continue
 		}
 		if pods++; other.Name != p.Name && (!other.Ready || other.Rotation != In) {
@@ -115,6 +120,14 @@ func (c *cluster) allowsHold(ctx context.Context, w *world, p Pod) error {
 			out, pods, p.Workload, most)
 	}
 	return nil
+}
+
+// ownerOf tells workloads of different kinds with one name apart.
+func ownerOf(p Pod) types.UID {
+	if owner := metav1.GetControllerOfNoCopy(p.facts.pod); owner != nil {
+		return owner.UID
+	}
+	return ""
 }
 
 // sparesOf is how many pods of the CloneSet may be out, which is nil for another kind: its maxUnavailable, and at least one.

@@ -12,7 +12,6 @@ import (
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/yaml"
 
 	"github.com/rollcall-dev/rollcall/internal/history"
@@ -78,35 +77,38 @@ func TestLintForScripts(t *testing.T) {
 			want: `{"workloads":1,"configurations":1,"findings":[],"notes":[{"object":"CloneSet prod/web","message":"spec.lifecycle.inPlaceUpdate`,
 		},
 	}, func(t *testing.T, c row) {
-		var out, errOut, flat bytes.Buffer
-		status := Run(t.Context(), "test", []string{"lint", "-", "-o", "json"},
-			genericiooptions.IOStreams{In: strings.NewReader(config + c.text), Out: &out, ErrOut: &errOut}, nil)
-		if err := json.Compact(&flat, out.Bytes()); err != nil || status != c.status || !strings.Contains(flat.String(), c.want) {
-			t.Errorf("%s: status %d, %v and\n%s%swant status %d and %s", c.reason, status, err, &out, &errOut, c.status, c.want)
+		var flat bytes.Buffer
+		status, out, errOut := ran(t, config+c.text, "lint", "-", "-o", "json")
+		if err := json.Compact(&flat, []byte(out)); err != nil || status != c.status || !strings.Contains(flat.String(), c.want) {
+			t.Errorf("%s: status %d, %v and\n%s%swant status %d and %s", c.reason, status, err, out, errOut, c.status, c.want)
 		}
 	})
 }
 
-// TestForms of the output that a command has, and has not.
-func TestForms(t *testing.T) {
+// TestArguments that a command refuses: forms of the output that it has not, flags that do not go together, and slips.
+func TestArguments(t *testing.T) {
 	t.Parallel()
 	for arguments, want := range map[string]string{
-		"status -o xml":              `invalid argument "xml" for "-o, --output" flag: must be wide, name, json, yaml or jsonpath=TEMPLATE`,
-		"explain web-1 -o wide":      `invalid argument "wide" for "-o, --output" flag: must be json, yaml or jsonpath=TEMPLATE`,
-		"status --watch -o json":     "--watch shows a table: remove --output json",
-		"status --watch -o name":     "--watch shows a table: remove --output name",
-		"status -o jsonpath":         "must be wide, name, json, yaml or jsonpath=TEMPLATE",
-		"status -o jsonpath={.a":     `"{.a" is not a template such as jsonpath='{.pods[*].name}'`,
-		"rollout web --watch -oyaml": "--watch shows a table: remove --output yaml",
-		"explain":                    "set the name of one pod, workload or node, such as: kubectl rollcall explain web-x7k2p -n prod",
-		"rollout web api":            "set the name of one CloneSet, such as: kubectl rollcall rollout web -n prod",
-		"history web -f - -o jsno":   `invalid argument "jsno" for "-o, --output" flag: must be json, yaml or jsonpath=TEMPLATE`,
+		"status -o xml":                     `invalid argument "xml" for "-o, --output" flag: must be wide, name, json, yaml or jsonpath=TEMPLATE`,
+		"explain web-1 -o wide":             `invalid argument "wide" for "-o, --output" flag: must be json, yaml or jsonpath=TEMPLATE`,
+		"status --watch -o json":            "--watch shows a table: remove --output json",
+		"status --watch -o name":            "--watch shows a table: remove --output name",
+		"status -o jsonpath":                "must be wide, name, json, yaml or jsonpath=TEMPLATE",
+		"status -o jsonpath={.a":            `"{.a" is not a template such as jsonpath='{.pods[*].name}'`,
+		"rollout web --timeout 1m":          "--timeout limits --watch: add --watch, or remove --timeout",
+		"rollout web --watch --timeout -1s": "--timeout -1s: set a duration such as 10m, or 0 for no limit",
+		"rollout web --watch -oyaml":        "--watch shows a table: remove --output yaml",
+		"resync --rollcall-namespce=two":    "unknown flag: --rollcall-namespce (did you mean --rollcall-namespace?)",
+		"resync --aprove":                   "unknown flag: --aprove (did you mean --approve?)",
+		"resync --something-else":           "unknown flag: --something-else\n",
+		"resync -Z":                         "unknown shorthand flag: 'Z' in -Z\n",
+		"explain":                           "set the name of one pod, workload or node, such as: kubectl rollcall explain web-x7k2p -n prod",
+		"rollout web api":                   "set the name of one CloneSet, such as: kubectl rollcall rollout web -n prod",
+		"history web -f - -o jsno":          `invalid argument "jsno" for "-o, --output" flag: must be json, yaml or jsonpath=TEMPLATE`,
 	} {
-		var errOut bytes.Buffer
-		status := Run(t.Context(), "test", append(strings.Fields(arguments), "--server", "http://127.0.0.1:1"),
-			genericiooptions.IOStreams{In: strings.NewReader(""), Out: io.Discard, ErrOut: &errOut}, nil)
-		if status != exitFailed || !strings.Contains(errOut.String(), want) {
-			t.Errorf("%s: status %d and %q, want %q", arguments, status, &errOut, want)
+		status, _, errOut := ran(t, "", append(strings.Fields(arguments), "--server", "http://127.0.0.1:1")...)
+		if status != exitFailed || !strings.Contains(errOut, want) {
+			t.Errorf("%s: status %d and %q, want %q", arguments, status, errOut, want)
 		}
 	}
 }

@@ -68,7 +68,19 @@ func lines(all []Finding, between string) (text string) {
 	return text
 }
 
-func theCloneSet(objects *linted) *kruisev1alpha1.CloneSet {
+// ran runs the plugin with a standard input.
+func ran(t *testing.T, input string, arguments ...string) (status int, out, errOut string) {
+	t.Helper()
+	streams, in, printed, problems := genericiooptions.NewTestIOStreams()
+	in.WriteString(input)
+	status = Run(t.Context(), "test", arguments, streams, nil)
+	return status, printed.String(), problems.String()
+}
+
+func theCloneSet(t *testing.T, text string) *kruisev1alpha1.CloneSet {
+	t.Helper()
+	objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(text)}}).readObjects("-")
+	expect.NoError(t, err)
 	return objects.workloads[0].Object.(*kruisev1alpha1.CloneSet)
 }
 
@@ -95,8 +107,6 @@ type scene struct {
 
 func (s scene) view(t *testing.T) Pod {
 	t.Helper()
-	objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
-	expect.NoError(t, err)
 	text := configText
 	if s.foreign {
 		text += "namespaces: [pay]\n"
@@ -109,7 +119,7 @@ func (s scene) view(t *testing.T) Pod {
 	}
 	parsed, err := config.Parse([]byte(text), config.Limits{Refused: func(error) {}})
 	expect.NoError(t, err)
-	set := objects.workloads[0]
+	set := clusterstate.AsWorkload(theCloneSet(t, cloneSetText))
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "web-1", Namespace: "prod", UID: "pod", Labels: map[string]string{appspub.LifecycleStateKey: string(s.state)},
@@ -281,7 +291,7 @@ func TestExplain(t *testing.T) {
 		"detached from its CloneSet":                  {"a person has to end it", detached},
 		"its service is claimed":                      {"no registry is asked until a person has acted", with(joining, warned(reason.ServiceNotAllowed))},
 		"it leaves a service that is claimed":         {"it may leave all the same", with(deleting, warned(reason.ServiceNotAllowed))},
-		"its patch is refused":                        {"a skip needs the same patch", with(deleting, warned(reason.PatchRefused))},
+		"its patch is refused":                        {"a skip needs the same patch", with(deleting, warned(reason.APIServerFailed))},
 		"a skip that is not read yet":                 {"the manager may be behind", with(deleting, skip("preDelete"))},
 		"a skip while no manager leads":               {"nothing looks at the pod", with(deleting, skip("preDelete"), noLeader)},
 		"a skip that is refused":                      {"the person has misspelt it", with(deleting, skip("predelete"))},
@@ -292,7 +302,7 @@ func TestExplain(t *testing.T) {
 		"drains, and drain is refused":                {"the manager goes by the configuration before", with(deleting, out(20*time.Second), undated)},
 		"updated to an image that can't be pulled":    {"the rollout stands still", with(updating, pulls)},
 		"updated to an image that can't be pulled, for long": {
-			"what is on the pod is newer than the Event", with(updating, pulls, warned(reason.Updating)),
+			"what is on the pod is newer than the Event", with(updating, pulls, warned(reason.NotReady)),
 		},
 		"ready, and still Updating":                       {"OpenKruise may be down", with(updating, func(s *scene) { s.ready = true })},
 		"a readiness gate that nothing sets":              {"no hook waits, and the pod is out", with(serving, gate, func(s *scene) { s.ready, s.record = false, lifecycle.OutOfService })},
@@ -324,7 +334,7 @@ func TestExplain(t *testing.T) {
 		},
 		"an answer about a read that failed": {
 			"the manager could not read the workload, and so does not know the hook",
-			with(deleting, answered(entries.Wait{Reason: string(reason.ReadFailed), Message: "reading CloneSet shop/web: down", Warning: true})),
+			with(deleting, answered(entries.Wait{Reason: string(reason.APIServerFailed), Message: "reading CloneSet shop/web: down", Warning: true})),
 		},
 		"an answer where it is foreign": {"it is another installation's", with(deleting, timedOut, foreign)},
 	}, func(t *testing.T, c row) {
@@ -373,14 +383,12 @@ prod        web-0   Normal            60s        true    In         -           
 // TestStatusOfWatchedPods: status asks only for pods with a lifecycle state, as the manager does.
 func TestStatusOfWatchedPods(t *testing.T) {
 	t.Parallel()
-	objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
-	expect.NoError(t, err)
 	pod := scene{state: appspub.LifecycleStateNormal, labels: map[string]string{"app": "web"}}.pod(t)
 	stateless, other := pod.DeepCopy(), pod.DeepCopy()
 	stateless.Name, other.Name = "stateless", "other"
 	delete(stateless.Labels, appspub.LifecycleStateKey)
 	other.Labels["app"] = "other"
-	cluster, _ := installed(t, configText, pod, stateless, other, theCloneSet(objects))
+	cluster, _ := installed(t, configText, pod, stateless, other, theCloneSet(t, cloneSetText))
 	selector, err := parseSelector("app=web")
 	expect.NoError(t, err)
 	s, err := cluster.status(t.Context(), "", selector)
@@ -565,10 +573,8 @@ func TestLintInNamespace(t *testing.T) {
 		dir := t.TempDir()
 		file := filepath.Join(dir, "config.yaml")
 		expect.NoError(t, os.WriteFile(file, []byte(configText+"namespaces: [pay]\n"), 0o600))
-		var out, problems strings.Builder
-		status := Run(t.Context(), "test", []string{"lint", "-", "--config", file, "-n", namespace},
-			genericiooptions.IOStreams{In: strings.NewReader(c.objects), Out: &out, ErrOut: &problems}, nil)
-		found := out.String() + problems.String()
+		status, out, problems := ran(t, c.objects, "lint", "-", "--config", file, "-n", namespace)
+		found := out + problems
 		if unwatched := c.wants != ""; !strings.Contains(found, c.object+", note: ") || !strings.Contains(found, c.wants) ||
 			unwatched != strings.Contains(found, "is not among the namespaces") || (status == exitOK) == unwatched {
 			t.Errorf("-n %q: status %d and\n%s\nwant %s and %q\nreason: %s", namespace, status, found, c.object, c.wants, c.reason)
@@ -663,9 +669,7 @@ func TestRolloutTimesOut(t *testing.T) {
 		"the API server is quiet": {reason: "a call is no reason to wait longer", within: time.Minute, silent: true, want: "is not done after 1m0s: the API server has not answered"},
 		"without a limit":         {reason: "a person ends it", after: 5 * time.Minute},
 	}, func(t *testing.T, c row) {
-		objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
-		expect.NoError(t, err)
-		set := theCloneSet(objects)
+		set := theCloneSet(t, cloneSetText)
 		set.Spec.Replicas, set.Status.AvailableReplicas = new(int32(3)), 2
 		cluster, _ := installed(t, configText, set)
 		cluster.IOStreams = genericiooptions.IOStreams{Out: io.Discard, ErrOut: io.Discard}
@@ -684,50 +688,46 @@ func TestRolloutTimesOut(t *testing.T) {
 			})
 		}
 		began := time.Now()
-		err = cluster.showRollout(t.Context(), "web", true, c.within)
+		err := cluster.showRollout(t.Context(), "web", true, c.within)
 		took := time.Since(began)
 		expect.Error(t, c.reason, err, c.want)
-		exit := (*exitError)(nil)
-		if timedOut := errors.As(err, &exit) && exit.status == exitTimedOut; timedOut != (c.want != "") || timedOut && took != c.within {
+		if timedOut := statusOf(err) == exitTimedOut; timedOut != (c.want != "") || timedOut && took != c.within {
 			t.Errorf("%s: after %s it ends with %v", c.reason, took, err)
 		}
 	})
 }
 
-// TestTimeoutWithoutAWatch: there is nothing to limit.
-func TestTimeoutWithoutAWatch(t *testing.T) {
-	t.Parallel()
-	for arguments, want := range map[string]string{
-		"--timeout 1m":          "--timeout limits --watch: add --watch, or remove --timeout",
-		"--watch --timeout -1s": "--timeout -1s: set a duration such as 10m, or 0 for no limit",
-	} {
-		var errOut bytes.Buffer
-		status := Run(t.Context(), "test", append([]string{"rollout", "web", "--server", "http://127.0.0.1:1"}, strings.Fields(arguments)...),
-			genericiooptions.IOStreams{Out: io.Discard, ErrOut: &errOut}, nil)
-		if status != exitFailed || !strings.Contains(errOut.String(), want) {
-			t.Errorf("%s: status %d and %q, want %q", arguments, status, &errOut, want)
-		}
-	}
-}
-
 func TestScreen(t *testing.T) {
 	t.Parallel()
-	draw := func(terminal bool) string {
+	draw := func(terminal bool, texts ...string) string {
 		var out bytes.Buffer
 		s := screen{out: &out}
 		if terminal {
 			s.on.height = 24
 		}
-		for _, text := range []string{"a\nb\n", "a\nb\n", "c\n"} {
+		for _, text := range texts {
 			s.draw([]byte(text))
 		}
 		return out.String()
 	}
-	if got, want := draw(true), "a\nb\n\x1b[2A\x1b[Jc\n"; got != want {
+	if got, want := draw(true, "a\nb\n", "a\nb\n", "c\n"), "a\nb\n\x1b[2A\x1b[Jc\n"; got != want {
 		t.Errorf("on a terminal: got %q, want %q", got, want)
 	}
-	if got, want := draw(false), "a\nb\nc\n"; got != want {
+	if got, want := draw(false, "a\nb\n", "a\nb\n", "c\n"), "a\nb\nc\n"; got != want {
 		t.Errorf("into a pipe: got %q, want %q", got, want)
+	}
+	const drains, later, longer, done = "web-1   9s   Draining 1m30s\n", "web-1   10s   Draining 29s\n", "web-1   2m   Draining 4h\n", "web-1   1s   -\n"
+	if got, want := draw(false, drains, later, longer, done), drains+done; got != want {
+		t.Errorf("into a pipe, while time passes: got %q, want %q", got, want)
+	}
+	if got, want := draw(false, "web-24h5m   9s\n", "web-3d   9s\n"), "web-24h5m   9s\nweb-3d   9s\n"; got != want {
+		t.Errorf("into a pipe, another pod: got %q, want %q", got, want)
+	}
+	if got := draw(true, drains, later); !strings.HasSuffix(got, later) {
+		t.Errorf("on a terminal, while time passes: got %q", got)
+	}
+	if got, want := draw(false, "1 of 3 pods\n", "2 of 3 pods\n"), "1 of 3 pods\n2 of 3 pods\n"; got != want {
+		t.Errorf("into a pipe, a number: got %q, want %q", got, want)
 	}
 }
 
@@ -881,10 +881,9 @@ func TestLintOfAConfigurationAlone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	expect.NoError(t, os.WriteFile(path, []byte(configText), 0o600))
 	for _, arguments := range [][]string{{"lint", "-"}, {"lint", "--config", path}} {
-		var out, errOut bytes.Buffer
-		status := Run(t.Context(), "test", arguments, genericiooptions.IOStreams{In: strings.NewReader(text), Out: &out, ErrOut: &errOut}, nil)
-		if want := "no problems found in 0 workloads and 1 configuration\n"; status != 0 || out.String() != want {
-			t.Errorf("%q: status %d and %q, want %q\n%s", arguments, status, &out, want, &errOut)
+		status, out, errOut := ran(t, text, arguments...)
+		if want := "no problems found in 0 workloads and 1 configuration\n"; status != 0 || out != want {
+			t.Errorf("%q: status %d and %q, want %q\n%s", arguments, status, out, want, errOut)
 		}
 	}
 }
@@ -967,17 +966,15 @@ func TestLintWithAConfiguration(t *testing.T) {
 			text += "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: rollcall-config}\ndata:\n  config.yaml: |" +
 				strings.ReplaceAll(c.beside, "\n", "\n    ") + "\n"
 		}
-		var out, errOut bytes.Buffer
-		status := Run(t.Context(), "test", []string{"lint", "-", "--config", path},
-			genericiooptions.IOStreams{In: strings.NewReader(text), Out: &out, ErrOut: &errOut}, nil)
-		if status != c.status || !strings.HasPrefix(out.String(), c.want) {
-			t.Errorf("%s: status %d and\n%s%swant status %d and %q", c.reason, status, &out, &errOut, c.status, c.want)
+		status, out, errOut := ran(t, text, "lint", "-", "--config", path)
+		if status != c.status || !strings.HasPrefix(out, c.want) {
+			t.Errorf("%s: status %d and\n%s%swant status %d and %q", c.reason, status, out, errOut, c.status, c.want)
 		}
 		for _, note := range []string{
 			c.note, "CloneSet prod/web, note: spec.lifecycle.inPlaceUpdate has label other.io/gate=true", "configuration, note: options, files,",
 		} {
-			if !strings.Contains(errOut.String(), note) {
-				t.Errorf("the standard error has %q, want %q", &errOut, note)
+			if !strings.Contains(errOut, note) {
+				t.Errorf("the standard error has %q, want %q", errOut, note)
 			}
 		}
 	})

@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"context"
-	"errors"
 	"io"
 	"maps"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1beta1 "github.com/openkruise/kruise-api/apps/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -51,9 +51,7 @@ func TestSkip(t *testing.T) {
 		pod := scene{
 			state: appspub.LifecycleStatePreparingDelete, record: lifecycle.InService, labels: map[string]string{"example.com/delete": "true"},
 		}.pod(t)
-		objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
-		expect.NoError(t, err)
-		cluster, _ := installed(t, c.configuration, pod, theCloneSet(objects), leaseHeld(now.Add(-c.renewed)))
+		cluster, _ := installed(t, c.configuration, pod, theCloneSet(t, cloneSetText), leaseHeld(now.Add(-c.renewed)))
 		streams, _, printed, problems := genericiooptions.NewTestIOStreams()
 		cluster.IOStreams, cluster.version = streams, "v1.0.0"
 		if c.unknown {
@@ -62,11 +60,9 @@ func TestSkip(t *testing.T) {
 		if c.renewed == 0 {
 			renewing(t, cluster)
 		}
-		err = cluster.skip(t.Context(), "web-1", true)
+		err := cluster.skip(t.Context(), "web-1", true)
 		expect.Error(t, c.reason, err, c.want)
-		if exit := (*exitError)(nil); err != nil && (!errors.As(err, &exit) || exit.status != c.status) {
-			t.Errorf("%s: got error %v, want exit status %d", c.reason, err, c.status)
-		}
+		expect.Equal(t, c.status, statusOf(err), "exit status: %s", c.reason)
 		if want := "the manager releases preDelete when it next reconciles the pod" + c.unless + "\n"; c.want == "" && !strings.HasSuffix(printed.String(), want) {
 			t.Errorf("%s: printed %q, want %q", c.reason, printed, want)
 		}
@@ -168,9 +164,7 @@ func waitingPod(t *testing.T, workload string) (*cluster, *corev1.Pod) {
 	pod := scene{
 		state: appspub.LifecycleStatePreparingDelete, record: lifecycle.InService, labels: map[string]string{"example.com/delete": "true"},
 	}.pod(t)
-	objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(workload)}}).readObjects("-")
-	expect.NoError(t, err)
-	cluster, _ := installed(t, configText, pod, theCloneSet(objects), leaseHeld(now))
+	cluster, _ := installed(t, configText, pod, theCloneSet(t, workload), leaseHeld(now))
 	renewing(t, cluster)
 	return cluster, pod
 }
@@ -179,11 +173,11 @@ func waitingPod(t *testing.T, workload string) (*cluster, *corev1.Pod) {
 func TestHold(t *testing.T) {
 	t.Parallel()
 	type row struct {
-		reason       string
-		h            holding
-		neighbourOut bool
-		annotations  map[string]string
-		want, err    string
+		reason, configuration string
+		h                     holding
+		neighbourOut, another bool
+		annotations           map[string]string
+		want, err             string
 	}
 	until := now.Add(time.Hour).UTC().Format(time.RFC3339)
 	bubble.Each(t, map[string]row{
@@ -192,10 +186,17 @@ func TestHold(t *testing.T) {
 			reason: "maxUnavailable is one of two", h: holding{length: time.Hour}, neighbourOut: true,
 			err: "1 of the 2 pods of web are out of rotation or not ready, and its maxUnavailable is 1: wait for them, or use --force",
 		},
-		"forced":       {reason: "a person insists", h: holding{length: time.Hour, force: true}, neighbourOut: true, want: until},
-		"dry run":      {reason: "nothing is written", h: holding{length: time.Hour, dry: true}},
-		"for ever":     {reason: "it would be forgotten", h: holding{length: 25 * time.Hour}, err: "--for 25h0m0s: use a time of up to 24h0m0s"},
-		"for no time":  {reason: "it would have no effect", h: holding{}, err: "--for 0s: use a time"},
+		"while another workload's is out": {
+			reason: "a StatefulSet has the CloneSet's name", h: holding{length: time.Hour}, neighbourOut: true, another: true, want: until,
+		},
+		"forced":      {reason: "a person insists", h: holding{length: time.Hour, force: true}, neighbourOut: true, want: until},
+		"dry run":     {reason: "nothing is written", h: holding{length: time.Hour, dry: true}},
+		"for ever":    {reason: "it would be forgotten", h: holding{length: 25 * time.Hour}, err: "--for 25h0m0s: use a time of up to 24h0m0s"},
+		"for no time": {reason: "it would have no effect", h: holding{}, err: "--for 0s: use a time"},
+		"not watched": {
+			reason: "no manager of this installation reads the annotation", h: holding{length: time.Hour}, configuration: "namespaces: [pay]",
+			err: "namespace prod is not among the namespaces in the configuration",
+		},
 		"held already": {reason: "the later one counts", h: holding{length: time.Hour}, annotations: map[string]string{lifecycle.AnnotationHold: "x"}, want: until},
 	}, func(t *testing.T, c row) {
 		held := scene{state: appspub.LifecycleStateNormal, ready: true, labels: armed, record: lifecycle.InService}.pod(t)
@@ -205,9 +206,12 @@ func TestHold(t *testing.T) {
 		if c.neighbourOut {
 			neighbour.Status.Conditions = nil
 		}
-		objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
-		expect.NoError(t, err)
-		cluster, _ := installed(t, configText, held, neighbour, theCloneSet(objects), leaseHeld(now))
+		objects := []client.Object{held, neighbour, theCloneSet(t, cloneSetText), leaseHeld(now)}
+		if c.another {
+			neighbour.OwnerReferences[0].UID = "another"
+			objects = append(objects, &kruisev1beta1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: held.Namespace, Name: "web", UID: "another"}})
+		}
+		cluster, _ := installed(t, configText+c.configuration, objects...)
 		cluster.IOStreams = genericiooptions.IOStreams{Out: io.Discard, ErrOut: io.Discard}
 		expect.Error(t, c.reason, cluster.hold(t.Context(), "web-1", c.h), c.err)
 		expect.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(held), held))

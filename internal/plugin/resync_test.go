@@ -148,7 +148,7 @@ func TestLease(t *testing.T) {
 		})
 		_, err := cluster.renewed(t.Context())
 		expect.Error(t, c.reason, err, c.want)
-		if exit := (*exitError)(nil); err != nil && (errors.As(err, &exit) && exit.status == exitNoManager) == c.fails {
+		if err != nil && (statusOf(err) == exitNoManager) == c.fails {
 			t.Errorf("%s: got error %v, want exit status %d: %t", c.reason, err, exitNoManager, !c.fails)
 		}
 	})

@@ -169,7 +169,10 @@ func (c *cluster) rollout(ctx context.Context, name string) (*rollout, error) {
 	}
 	r := rolloutOf(&set, pods)
 	r.leaderless, r.unknown = w.leaderlessIn(c.namespace), w.unknown
-	return r, w.notManaged(c.options, r)
+	if len(r.pods) == 0 && !enroll.Managed(&set, w.config) {
+		return nil, w.notManaged(c.options, clusterstate.AsWorkload(&set))
+	}
+	return r, nil
 }
 
 // rolloutOf has those of the pods that are the CloneSet's.
@@ -184,28 +187,6 @@ func rolloutOf(set *kruisev1alpha1.CloneSet, pods []Pod) *rollout {
 		}
 	}
 	return r
-}
-
-// notManaged is the error of a CloneSet whose pods Rollcall leaves alone.
-func (w *world) notManaged(o *options, r *rollout) error {
-	c := w.config
-	if len(r.pods) > 0 || enroll.Managed(r.cloneSet, c) {
-		return nil
-	}
-	set := r.cloneSet
-	if !w.watches(set.Namespace) {
-		return notWatched(c, set.Namespace)
-	}
-	return &exitError{exitNotManaged, fmt.Errorf("CloneSet %s/%s is not managed by Rollcall: it has no hook with a handler that "+
-		"Rollcall owns (%s); %s", set.Namespace, set.Name, c.Hooks, howToEnroll(o, set, enroll.Obstacle(set, c, nil)))}
-}
-
-// howToEnroll is what to do about a CloneSet without hooks.
-func howToEnroll(o *options, set *kruisev1alpha1.CloneSet, obstacle string) string {
-	if obstacle != "" {
-		return "it can't be enrolled: " + obstacle
-	}
-	return o.again("enroll %s -n %s", set.Name, set.Namespace) + " gives it hooks"
 }
 
 // left is what keeps the rollout from being done, empty once no pod waits and each that the partition lets be updated has the new

@@ -52,6 +52,19 @@ type exitError struct {
 func (e *exitError) Error() string { return e.err.Error() }
 func (e *exitError) Unwrap() error { return e.err }
 
+// statusOf is the exit status of a command that returns the error, or nil.
+func statusOf(err error) int {
+	exit := (*exitError)(nil)
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &exit):
+		return exit.status
+	default:
+		return exitFailed
+	}
+}
+
 // options are what all commands share.
 type options struct {
 	genericiooptions.IOStreams
@@ -81,14 +94,10 @@ func Run(
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
 	err := root.ExecuteContext(ctx)
-	if err == nil {
-		return exitOK
+	if err != nil {
+		fmt.Fprintln(streams.ErrOut, "error:", err)
 	}
-	fmt.Fprintln(streams.ErrOut, "error:", err)
-	if exit := (*exitError)(nil); errors.As(err, &exit) {
-		return exit.status
-	}
-	return exitFailed
+	return statusOf(err)
 }
 
 // Command is what Run runs, for the reference.

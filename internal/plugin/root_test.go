@@ -90,22 +90,6 @@ func TestCommandsToCopy(t *testing.T) {
 	}
 }
 
-// TestUnknownFlag: a slip is shown its way, also to a flag that all commands have.
-func TestUnknownFlag(t *testing.T) {
-	t.Parallel()
-	for flag, want := range map[string]string{
-		"--rollcall-namespce=two": "unknown flag: --rollcall-namespce (did you mean --rollcall-namespace?)",
-		"--aprove":                "unknown flag: --aprove (did you mean --approve?)",
-		"--something-else":        "unknown flag: --something-else\n",
-		"-Z":                      "unknown shorthand flag: 'Z' in -Z\n",
-	} {
-		streams, _, _, problems := genericiooptions.NewTestIOStreams()
-		if status := Run(t.Context(), "test", []string{"resync", flag}, streams, nil); status != exitFailed || !strings.Contains(problems.String(), want) {
-			t.Errorf("%s: exit status %d and %q, want %q", flag, status, problems, want)
-		}
-	}
-}
-
 // TestWhere: a person who agrees sees which cluster the answer is about.
 func TestWhere(t *testing.T) {
 	t.Parallel()
@@ -151,8 +135,7 @@ users:
 - name: u
   user: {auth-provider: {name: oidc, config: {idp-issuer-url: "https://login.example.com", client-id: kubernetes, id-token: %s}}}
 `, api.URL, token), 0o600))
-	streams, _, _, problems := genericiooptions.NewTestIOStreams()
-	Run(t.Context(), "test", []string{"status", "--kubeconfig", path}, streams, nil)
+	_, _, problems := ran(t, "", "status", "--kubeconfig", path)
 	if got := login.Load(); got != "Bearer "+token {
 		t.Errorf("the API server was sent the login %v, want the token of the kubeconfig: %s", got, problems)
 	}
@@ -163,13 +146,12 @@ func TestHelpFitsAScreen(t *testing.T) {
 	t.Parallel()
 	const width, height = 100, 48
 	for _, c := range Command().Commands() {
-		streams, _, out, _ := genericiooptions.NewTestIOStreams()
-		Run(t.Context(), "test", []string{c.Name(), "--help"}, streams, nil)
+		_, out, _ := ran(t, "", c.Name(), "--help")
 		on, lines := terminal{width: width}, 0
-		for line := range strings.Lines(out.String()) {
+		for line := range strings.Lines(out) {
 			lines += on.rows([]byte(line))
 		}
-		if lines > height || !strings.Contains(out.String(), "--rollcall-namespace") || strings.Contains(out.String(), "--client-certificate") {
+		if lines > height || !strings.Contains(out, "--rollcall-namespace") || strings.Contains(out, "--client-certificate") {
 			t.Errorf("%s --help takes %d lines of %d columns, and %d are a screen:\n%s", c.Name(), lines, width, height, out)
 		}
 	}

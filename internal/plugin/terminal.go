@@ -180,7 +180,14 @@ func (t table) lines(rows []row, without []string) []string {
 	return texts
 }
 
-// screen shows the latest of several texts: in the place of the one before on a terminal, below it elsewhere.
+// passing are the times in a text, which change each second, and the gaps that their lengths leave in a table. A part of a name, such as
+// web-24h5m, is none.
+var passing = regexp.MustCompile(`(?m)(^|[ (]) *((\d+(\.\d+)?(ms|[hms]))+|\d+[dhms])\b| {2,}`)
+
+// still is a text without its times. In a pipe, the same text is not written again only because time passes.
+func still(text []byte) []byte { return passing.ReplaceAll(text, []byte(" ")) }
+
+// screen shows the latest of several texts: in the place of the one before on a terminal, below it elsewhere, if more than times changed.
 type screen struct {
 	out  io.Writer
 	on   terminal
@@ -195,7 +202,7 @@ func (s *screen) draw(text []byte) {
 		}
 		text = fmt.Appendf(bytes.Join(lines[:kept], nil), "and %d more\n", len(lines)-kept)
 	}
-	if bytes.Equal(text, s.last) {
+	if bytes.Equal(text, s.last) || s.on.height == 0 && bytes.Equal(still(text), still(s.last)) {
 		return
 	}
 	if s.on.height > 0 && s.last != nil {

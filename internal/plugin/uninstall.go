@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -48,6 +47,9 @@ func (o *options) uninstallCommand() *cobra.Command {
 }
 
 func (c *cluster) uninstall(ctx context.Context, of uninstallOptions) error {
+	if of.timeout <= 0 {
+		return fmt.Errorf("--timeout %s: set how long to wait for pods, such as 10m", of.timeout)
+	}
 	parsed, err := c.configOf(ctx, of.file)
 	if err != nil {
 		return err
@@ -91,7 +93,7 @@ func (c *cluster) configOf(ctx context.Context, file string) (*config.Config, er
 	}
 	if file == "" {
 		parsed, err := c.config(ctx, limits)
-		if exit := (*exitError)(nil); errors.As(err, &exit) && exit.status == exitNoManager {
+		if statusOf(err) == exitNoManager {
 			return nil, &exitError{exitNoManager, fmt.Errorf(
 				"%w; if the installation is gone, or none is there yet, pass its configuration with --config", err)}
 		}

@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"cmp"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +48,10 @@ func TestUninstall(t *testing.T) {
 			reason: "the manager has not released it in time", options: uninstallOptions{yes: true}, held: true, leads: true, stripped: true,
 			err: "objects that depend on Rollcall: 1", status: exitTimedOut, out: []string{"Pod prod/web-1: finalizer rollcall.dev/guard"},
 		},
+		"no time": {
+			reason: "it would read nothing", options: uninstallOptions{yes: true, timeout: -time.Second}, err: "--timeout -1s: set how long",
+			status: exitFailed,
+		},
 		"an invalid configuration": {
 			reason: "namespaces that can't be read are not all namespaces", configuration: configText + "namespaces: [Prod]\n",
 			options: uninstallOptions{yes: true}, err: "namespaces[0]", status: exitFailed,
@@ -73,9 +76,7 @@ func TestUninstall(t *testing.T) {
 			status: exitFailed,
 		},
 	}, func(t *testing.T, c row) {
-		objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
-		expect.NoError(t, err)
-		set := theCloneSet(objects)
+		set := theCloneSet(t, cloneSetText)
 		if c.clean {
 			set.Spec.Lifecycle = nil
 		}
@@ -99,18 +100,10 @@ func TestUninstall(t *testing.T) {
 		streams, in, out, _ := genericiooptions.NewTestIOStreams()
 		in.WriteString(c.answer)
 		cluster.IOStreams = streams
-		c.options.timeout = time.Minute
-		err = cluster.uninstall(t.Context(), c.options)
+		c.options.timeout = cmp.Or(c.options.timeout, time.Minute)
+		err := cluster.uninstall(t.Context(), c.options)
 		expect.Error(t, c.reason, err, c.err)
-		status := exitOK
-		if exit := (*exitError)(nil); errors.As(err, &exit) {
-			status = exit.status
-		} else if err != nil {
-			status = exitFailed
-		}
-		if status != c.status {
-			t.Errorf("%s: exit status %d, want %d", c.reason, status, c.status)
-		}
+		expect.Equal(t, c.status, statusOf(err), "exit status: %s", c.reason)
 		for _, line := range c.out {
 			if !strings.Contains(out.String(), line) {
 				t.Errorf("%s: it prints %q, want %q in it", c.reason, out, line)

@@ -115,11 +115,11 @@ func (w *world) view(pod *lifecycle.Pod) (Pod, bool) {
 	owner := workload.ForDecision()
 	input := lifecycle.Input{
 		Pod: pod, Hooks: lifecycle.HooksOf(owner, w.config.Hooks), Record: lifecycle.RecordOf(pod), Ownership: w.config.Hooks,
-		KeepUnready: w.config.PanicThreshold == 0,
 	}
+	input.KeepUnready = w.config.PanicThreshold == 0
 	switch {
 	case w.known.Circumstances != nil:
-		input = input.Under(w.known.Circumstances[pod.UID])
+		input.Circumstances = w.known.Circumstances[pod.UID]
 	case input.Record.Detached && lifecycle.MayBeDetached(pod):
 		input = input.Detach()
 	case lifecycle.HoldOf(pod, owner).Left(w.now) > 0:
@@ -220,8 +220,8 @@ func (w *world) saidOf(p Pod) entries.Wait {
 		return w.lastWarning(p)
 	}
 	said := w.known.Waits[uid]
-	if said.Hook == string(p.Hook) || reason.Reason(said.Reason) == reason.ReadFailed { // perhaps of the workload, with its hooks
-		return said
+	if said.Hook == string(p.Hook) || said.Hook == "" && reason.Reason(said.Reason) == reason.APIServerFailed {
+		return said // perhaps about the workload, with its hooks
 	}
 	return entries.Wait{}
 }
@@ -232,14 +232,19 @@ func (w *world) lastWarning(p Pod) entries.Wait {
 	for _, e := range slices.Backward(w.events[p.facts.pod.UID]) {
 		switch {
 		case reason.Reason(e.Reason).Momentary():
-		case e.Type != corev1.EventTypeWarning, lastSeen(e).Before(w.leads),
-			p.Hook != "" && reason.Reason(e.Reason) != reason.ReadFailed && !strings.HasPrefix(e.Note, fmt.Sprintf("hook %s waits: ", p.Hook)):
+		case e.Type != corev1.EventTypeWarning, lastSeen(e).Before(w.leads), p.Hook != "" && !aboutHook(e, p.Hook):
 			return entries.Wait{}
 		default:
 			return entries.Wait{Reason: e.Reason, Message: withoutHook(e.Note), Warning: true}
 		}
 	}
 	return entries.Wait{}
+}
+
+// aboutHook reports whether a Warning is about the hook, or perhaps about the workload, with its hooks.
+func aboutHook(e eventsv1.Event, hook lifecycle.Hook) bool {
+	unread := reason.Reason(e.Reason) == reason.APIServerFailed && !strings.HasPrefix(e.Note, "hook ")
+	return unread || strings.HasPrefix(e.Note, fmt.Sprintf("hook %s waits: ", hook))
 }
 
 // reasonOn explains why the pod waits by what can be seen on it.
@@ -252,7 +257,7 @@ func reasonOn(p Pod) (why reason.Reason, message string) {
 	case p.facts.input.HeldOut:
 		return reason.HeldOut, p.facts.input.Ending
 	case p.facts.decision.Row == lifecycle.RowUpdating:
-		return reason.Updating, lifecycle.NotUpdatedBecause(p.facts.pod)
+		return reason.NotReady, lifecycle.NotUpdatedBecause(p.facts.pod)
 	case p.facts.input.AwaitsReadiness(p.facts.decision):
 		return reason.NotReady, p.facts.pod.Status.NotReady
 	case p.Hook == "" && !p.joins():

@@ -23,12 +23,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/preview"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 )
 
 // TestOf shows of each pod what Rollcall would keep, what is there now, and what would be refused.
@@ -230,16 +230,13 @@ func podWith(all []client.Object, edit func(*corev1.Pod)) []client.Object {
 // cluster refuses a write, and whatever a person with rights in one namespace alone may not read.
 func cluster(t *testing.T, only string, all ...client.Object) client.Client {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	expect.NoError(t, clientscheme.AddToScheme(scheme))
-	expect.NoError(t, clusterstate.AddToScheme(scheme))
 	var copies []client.Object
 	for _, object := range all {
 		one, _ := object.DeepCopyObject().(client.Object)
 		copies = append(copies, one)
 	}
 	forbidden := apierrors.NewForbidden(corev1.Resource("any"), "", errors.New("no right"))
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(copies...).WithInterceptorFuncs(interceptor.Funcs{
+	return fake.NewClientBuilder().WithScheme(kube.Scheme(clientscheme.AddToScheme)).WithObjects(copies...).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(ctx context.Context, from client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			if of := (&client.ListOptions{}).ApplyOptions(opts); only != "" && of.Namespace != only {
 				return forbidden

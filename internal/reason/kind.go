@@ -39,7 +39,7 @@ type kind struct {
 func (r Reason) kind() kind {
 	const warning, normal = corev1.EventTypeWarning, corev1.EventTypeNormal
 	switch r {
-	case RegistryUnavailable, RegistryRefused, AgentUnavailable, AgentRefused, NotConfirmed, NotEffective, AlsoRegistersItself:
+	case RegistryUnavailable, RegistryRefused, NotConfirmed, NotEffective, AlsoRegistersItself:
 		return kind{event: warning, registry: true, answered: true}
 	case AppNotRegistered:
 		return kind{event: warning, registry: true, answered: true, app: true}
@@ -49,9 +49,9 @@ func (r Reason) kind() kind {
 		return kind{event: warning, registry: true}
 	case Settling:
 		return kind{registry: true}
-	case NotReady, NoAddress, Updating, AwaitingOpenKruise:
+	case NotReady, NoAddress, AwaitingOpenKruise:
 		return kind{event: warning, late: true}
-	case ReadFailed, PatchRefused:
+	case APIServerFailed:
 		return kind{event: warning, common: true}
 	case ManagerNotReady:
 		return kind{event: warning, common: true, unasked: true}
@@ -65,8 +65,8 @@ func (r Reason) kind() kind {
 		return kind{unasked: true}
 	case "", Draining, WarmingUp, DryRun, AppEntryRemains, Acknowledgement, NotWatched:
 		return kind{}
-	case InvalidPod, ServiceNotAllowed, HandlerRefused, UnreachableEntry, UnreadyTarget, UnknownState, HeldNotReady, PanicThreshold, Ending,
-		Orphaned, RolloutWaits, NotEnrolled, HooksRemoved:
+	case InvalidPod, ServiceNotAllowed, HandlerRefused, UnknownState, HeldNotReady, PanicThreshold, Ending, Orphaned, RolloutWaits,
+		NotEnrolled, HooksRemoved:
 		return kind{event: warning}
 	}
 	return kind{event: warning} // of a newer manager, as the plugin reads it

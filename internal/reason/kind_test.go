@@ -10,15 +10,15 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // declared returns all reasons, as reason.go declares them.
 func declared(t *testing.T) (all []Reason) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "reason.go", nil, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	ast.Inspect(file, func(n ast.Node) bool {
 		spec, ok := n.(*ast.ValueSpec)
 		if !ok || len(spec.Values) != 1 {
@@ -26,9 +26,7 @@ func declared(t *testing.T) (all []Reason) {
 		}
 		if text, ok := spec.Values[0].(*ast.BasicLit); ok && text.Kind == token.STRING {
 			name, err := strconv.Unquote(text.Value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, err)
 			all = append(all, Reason(name))
 		}
 		return true
@@ -77,9 +75,7 @@ func TestKinds(t *testing.T) {
 	}
 	slices.Sort(lines)
 	docs, err := os.ReadFile("../../docs/architecture.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	if table := strings.Join(lines, ""); !strings.Contains(string(docs), table) {
 		t.Errorf("docs/architecture.md lacks the table of reasons as it is:\n%s", table)
 	}

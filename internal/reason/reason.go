@@ -75,14 +75,18 @@ const (
 	// RegistryUnavailable: the registry could not be reached, took longer than its `timeout`, or answered with a temporary error.
 	// Retried with a back-off of at most 30 s. If the message shows an open circuit breaker, the calls of several pods failed; one call
 	// every 5 s tries the registry, and all continue as soon as it answers. If the message shows that the registry has not yet listed, a
-	// new leader found no record on the pod; with Eureka that takes up to 4 minutes.
+	// new leader found no record on the pod; with Eureka that takes up to 4 minutes. If it shows a node's agent, the registry has the
+	// application's entry, and the agent that owns the entry failed; with the driver `pod`, that is the application in the pod, which may
+	// still be in rotation.
 	//
-	// What to do: check the registry, and `endpoint` and `timeout` of its section in the configuration.
+	// What to do: check the registry, or the agent or the pod that failed, and `endpoint`, `agentEndpoint` and `timeout` in the
+	// configuration. With the driver `pod`, check that a NetworkPolicy lets Rollcall reach the URL in the message.
 	RegistryUnavailable Reason = "RegistryUnavailable"
-	// RegistryRefused: the registry refused, and will refuse again: credentials, or an instance that it does not accept. Retried
-	// every 30 s, and immediately when the configuration changes.
+	// RegistryRefused: the registry, or the agent or the pod that has the application's entry, refused, and will refuse again:
+	// credentials, a certificate, a field of the configuration, or an instance that it does not accept. Retried every 30 s, and
+	// immediately when the configuration changes.
 	//
-	// What to do: fix what the message shows, in the registry's own words.
+	// What to do: fix what the message shows, in the words of the server that refused.
 	RegistryRefused Reason = "RegistryRefused"
 	// UnknownRegistry: the pod is still in a registry that the configuration no longer has.
 	//
@@ -93,32 +97,16 @@ const (
 	//
 	// What to do: find out who else writes the pod's entry in the registry.
 	NotConfirmed Reason = "NotConfirmed"
-	// AgentUnavailable: the registry has the application's entry, and the agent that owns the entry could not be reached, or
-	// answered with a temporary error. With the driver `pod`, that is the application in the pod, which may still be in rotation.
-	// The pod waits. Retried with a back-off of at most 30 s.
-	//
-	// What to do: check the agent on the node in the message, and `agentEndpoint` in the driver's options. With the driver `pod`,
-	// check that a NetworkPolicy lets Rollcall reach the URL in the message, and that the application answers there.
-	AgentUnavailable Reason = "AgentUnavailable"
-	// AgentRefused: as AgentUnavailable, and the agent refuses the token, or `agentEndpoint` or a certificate is wrong, or, with the
-	// driver `pod`, a path: the message identifies the field. Retried every 30 s, and immediately when the configuration changes.
-	//
-	// What to do: correct that field, or the agent's certificate. If it is the token, give it the right to write the service.
-	AgentRefused Reason = "AgentRefused"
 )
 
 // The application: the application in the pod holds it, or what the application writes into the registry.
 const (
-	// NotReady: the pod is not ready, so it is out of rotation, or a registry may have it out although the pod is kept. The message is
-	// what keeps it from being ready: a container, a readiness gate or the scheduler.
-	//
-	// What to do: if it lasts, fix what the message shows.
-	NotReady Reason = "NotReady"
-	// Updating: OpenKruise updates the pod in place, so it is out of rotation. The message is what keeps the update from being
-	// finished.
+	// NotReady: the pod is not ready, or OpenKruise updates it in place, so it is out of rotation. Or a registry may have it out although
+	// the pod is kept. The message is what keeps it from being ready, or the update from being finished: a container, its image, a
+	// readiness gate or the scheduler.
 	//
 	// What to do: if it lasts, fix what the message shows. If it is the image, correct it in the workload.
-	Updating Reason = "Updating"
+	NotReady Reason = "NotReady"
 	// AppNotRegistered: the application registers itself (`registeredBy: App`), and the registry has no entry of it at the pod's
 	// service, addresses and port. If it has the pod's address and port under other service names, the message lists the names. The pod
 	// waits, also before it is deleted or updated in place if it was ever ready and no entry was ever found: clients may reach it at an
@@ -163,11 +151,15 @@ const (
 
 // The manifest: change the workload, its pods, or what the configuration has about them.
 const (
-	// InvalidPod: the pod has no port to register, or an annotation that does not parse. Or nothing waits for it, and an annotation has
-	// no effect: Rollcall does not know a name that begins with `rollcall.dev/`, or `rollcall.dev/ends-at` of the pod or of its node is
-	// not a time. Such a pod stays in rotation until it is updated, deleted or evicted, and all pods on such a node show the reason.
+	// InvalidPod: the pod has no port to register, or an annotation that does not parse. Or nothing waits for the pod, and something is
+	// wrong all the same. An annotation has no effect: Rollcall does not know a name that begins with `rollcall.dev/`, or
+	// `rollcall.dev/ends-at` of the pod or of its node is not a time; all pods on such a node show the reason. Clients likely don't reach
+	// the application: the entry's port is that of a container which a [mesh](../meshes.md) or another webhook has put first, its
+	// address is one of [vCluster's](../virtual-clusters.md) own, or it lacks the metadata `IPv6` in brackets that applications under the
+	// same name have. Or a [cloud load balancer](../pod-condition.md#cloud-load-balancers) keeps the pod as a target while it is out of
+	// rotation, so that an update in place loses requests.
 	//
-	// What to do: set what the message shows, in the workload's template or on the node.
+	// What to do: set what the message shows, in the workload's template, on the node or in the configuration.
 	InvalidPod Reason = "InvalidPod"
 	// ServiceNotAllowed: the pod's namespace may not use the service name: `service.allowed` in the configuration does not give it the
 	// name. Or another namespace has it: pods of it are registered under the name, or were until five minutes ago, or it was created
@@ -177,19 +169,6 @@ const (
 	// What to do: take another name, put `{namespace}` into `service.name`, or set in `service.allowed` whose the name is, or `shared:
 	// true` if it is of both namespaces.
 	ServiceNotAllowed Reason = "ServiceNotAllowed"
-	// UnreachableEntry: by the pod's entry, clients likely don't reach the application. Its port is that of a container which a webhook,
-	// such as a service mesh's, has put before the application's. Or its address is one of vCluster's own, at which no pod answers. Or
-	// applications under the same name have the metadata `IPv6`, which the entry lacks or has without brackets: clients of Spring Cloud
-	// Alibaba that have an IPv6 address drop the pod. Nothing waits for it.
-	//
-	// What to do: set what the message shows: the port in `spec.template`, the address as in [Virtual clusters](../virtual-clusters.md),
-	// or `IPv6: "[{podIPv6}]"` in service.metadata, before you move applications over.
-	UnreachableEntry Reason = "UnreachableEntry"
-	// UnreadyTarget: the pod has the readiness gate of a cloud load balancer, and `rollcall.dev/InRotation`. The balancer keeps the pod as a
-	// target while it is out of rotation, so an update in place loses requests. Nothing waits for it.
-	//
-	// What to do: see [Cloud load balancers](../pod-condition.md#cloud-load-balancers).
-	UnreadyTarget Reason = "UnreadyTarget"
 	// HandlerRefused: a handler that Rollcall owns can't be used: its key is in the workload's selector, its value is empty, two hooks
 	// want it at different values, it is a newly-created mark too, or the workload has more than 50 handlers. What it blocks stays
 	// blocked. Or the pod has one that Rollcall owns, and belongs to a workload that Rollcall does not drive.
@@ -266,19 +245,15 @@ const (
 	//
 	// What to do: use a supported OpenKruise.
 	UnknownState Reason = "UnknownState"
-	// PatchRefused: the API server refuses Rollcall's change of the pod: by its access control, an admission webhook, a policy or
-	// its validation. Or each try has failed for a minute, for example because a webhook with `failurePolicy: Fail` does not answer.
-	// Retried with a back-off of at most 30 s.
+	// APIServerFailed: the API server refuses Rollcall's change of the pod, by its access control, an admission webhook, a policy or its
+	// validation. Or each try has failed for a minute: to change the pod, for example because a webhook with `failurePolicy: Fail` does not
+	// answer; or to read what a decision about the pod rests on, such as its workload. Rollcall then does nothing with the pod, since
+	// what it can't read could forbid it. Retried every 30 s at least. If the same fails for many pods, they show the reason in the
+	// metric, on the status page and in the plugin, and get their Events little by little.
 	//
-	// What to do: allow what the message shows, in the API server's own words, or repair the webhook that it identifies.
-	PatchRefused Reason = "PatchRefused"
-	// ReadFailed: for a minute, each try has failed to read what a decision about the pod rests on, such as the pod's workload. Rollcall
-	// does nothing with the pod, since what it can't read could forbid it. Retried every 30 s. If the same fails for many pods, they
-	// show the reason in the metric, on the status page and in the plugin, and get their Events little by little.
-	//
-	// What to do: check what the message shows, in the API server's own words. If it refuses, grant the right; otherwise check the API
-	// server's log.
-	ReadFailed Reason = "ReadFailed"
+	// What to do: allow what the message shows, in the API server's own words. If it did not refuse, repair the webhook in the message, or
+	// check the API server's log.
+	APIServerFailed Reason = "APIServerFailed"
 	// RightsMissing: the registry follows the pod's condition InRotation, and the manager lacks the right to write that condition. The
 	// ConfigMap with the configuration has a Warning of the same reason. The pod waits in both directions, and continues as soon as the
 	// right is there.

@@ -1,34 +1,34 @@
 package reason
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
+)
 
 func TestOfRegistry(t *testing.T) {
 	t.Parallel()
 	for reason, want := range map[Reason]bool{
 		RegistryUnavailable: true, RegistryRefused: true, NotEffective: true, UnknownRegistry: true, Settling: true,
-		NotConfirmed: true, AlsoRegistersItself: true, AgentUnavailable: true, AgentRefused: true,
+		NotConfirmed: true, AlsoRegistersItself: true,
 		AppNotRegistered: true, AppEntryRemains: false,
 		"": false, Draining: false, Queued: false, ManagerNotReady: false, InvalidPod: false, ServiceNotAllowed: false,
 		HandlerRefused: false, UnknownState: false, NotReady: false, NoAddress: false,
 	} {
-		if got := reason.OfRegistry(); got != want {
-			t.Errorf("%q: got %t, want %t", reason, got, want)
-		}
+		expect.Equal(t, want, reason.OfRegistry(), "%q", reason)
 	}
 }
 
 func TestWhatOnlyAnotherCallTells(t *testing.T) {
 	t.Parallel()
 	for reason, want := range map[Reason]bool{
-		RegistryUnavailable: true, RegistryRefused: true, AgentUnavailable: true, AgentRefused: true,
+		RegistryUnavailable: true, RegistryRefused: true,
 		NotConfirmed: true, NotEffective: true, AppNotRegistered: true, AlsoRegistersItself: true,
 		"": false, Draining: false, Settling: false, Queued: false, ManagerNotReady: false,
-		UnknownRegistry: false, InvalidPod: false, ServiceNotAllowed: false, HandlerRefused: false, PatchRefused: false,
+		UnknownRegistry: false, InvalidPod: false, ServiceNotAllowed: false, HandlerRefused: false, APIServerFailed: false,
 		NotReady: false, NoAddress: false, PanicThreshold: false, HeldNotReady: false,
 	} {
-		if got := reason.NeedsAnotherCall(); got != want {
-			t.Errorf("%q needs another call: got %t, want %t", reason, got, want)
-		}
+		expect.Equal(t, want, reason.NeedsAnotherCall(), "%q needs another call", reason)
 	}
 	for _, reason := range []Reason{Queued, ManagerNotReady} {
 		if !reason.BeforeTheCall() {
@@ -43,8 +43,6 @@ func TestPageIsThatOfTheRelease(t *testing.T) {
 		"v1.2.3": "v1.2.3", "v1.2.3-4-gabc1234": "main", "v1.2.3-dirty": "main", "abc1234": "main", "(devel)": "main", "unknown": "main", "": "main",
 	} {
 		want = "https://github.com/rollcall-dev/rollcall/blob/" + want + "/docs/reference/reasons.md#notready"
-		if got := NotReady.Page(version); got != want {
-			t.Errorf("version %q: got %s, want %s", version, got, want)
-		}
+		expect.Equal(t, want, NotReady.Page(version), "version %q", version)
 	}
 }

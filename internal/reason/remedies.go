@@ -12,13 +12,11 @@ func (r Reason) remedy() string {
 	case "ManagerNotReady":
 		return "wait"
 	case "RegistryUnavailable":
-		return "check the registry, and endpoint and timeout of its section in the configuration"
+		return "check the registry, or the agent or the pod that failed, and endpoint, agentEndpoint and timeout in the configuration"
 	case "UnknownRegistry":
 		return "put the registry back into registries until its pods have left it"
 	case "NotConfirmed":
 		return "find out who else writes the pod's entry in the registry"
-	case "AgentRefused":
-		return "correct that field, or the agent's certificate"
 	case "OtherWriter":
 		return "find out what else writes the entry: the application itself, an agent, or a person"
 	case "DrainTimeout":

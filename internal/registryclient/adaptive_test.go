@@ -9,6 +9,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/bubble"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // working is a registry that works on so many calls at a time, and lets the others wait or refuses them.
@@ -213,12 +214,8 @@ func TestFixedSlots(t *testing.T) {
 		"a registry": {"it has to show how many it takes", &working{}, firstSlots},
 	}, func(t *testing.T, tc row) {
 		c := New(tc.made, Options{Timeout: time.Minute, MaxInFlight: 384})
-		if got := c.Status().Slots; got != tc.want {
-			t.Errorf("got %d slots, want %d\nreason: %s", got, tc.want, tc.reason)
-		}
+		expect.Equal(t, tc.want, c.Status().Slots, "slots: %s", tc.reason)
 		c.SetMaxInFlight(7)
-		if got := c.Status().Slots; got != 7 {
-			t.Errorf("got %d slots, want 7, the most that is configured", got)
-		}
+		expect.Equal(t, 7, c.Status().Slots, "slots, the most that is configured")
 	})
 }

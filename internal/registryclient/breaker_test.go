@@ -11,6 +11,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/bubble"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestBreakerOpens(t *testing.T) {
@@ -65,9 +66,7 @@ func TestBreakerOpens(t *testing.T) {
 			w.answer(err, "cms/1")
 		}
 		w.fail(fields(tc.more)...)
-		if got := w.Status().Breaker; got != tc.want {
-			t.Errorf("the breaker is %s, want %s\nreason: %s", got, tc.want, tc.reason)
-		}
+		expect.Equal(t, tc.want, w.Status().Breaker, "the breaker: %s", tc.reason)
 	})
 }
 
@@ -100,9 +99,7 @@ func TestBreakerOpensByReads(t *testing.T) {
 				w.answer(tc.err, name)
 			}
 		}
-		if got := w.Status().Breaker; got != tc.want {
-			t.Errorf("the breaker is %s, want %s\nreason: %s", got, tc.want, tc.reason)
-		}
+		expect.Equal(t, tc.want, w.Status().Breaker, "the breaker: %s", tc.reason)
 	})
 }
 
@@ -113,9 +110,7 @@ func TestBreakerStaysClosedWherePodsAreCalled(t *testing.T) {
 		w := newWorld(t, 8)
 		w.Client = New(podCaller{apps{holding: &holding{w}}}, Options{Timeout: testTimeout, MaxInFlight: 8})
 		w.fail(fields("web/1 web/2 web/3 web/4 web/5 web/6")...)
-		if got := w.Status().Breaker; got != "closed" {
-			t.Errorf("the breaker is %s, want closed", got)
-		}
+		expect.Equal(t, "closed", w.Status().Breaker, "the breaker")
 	})
 }
 

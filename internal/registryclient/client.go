@@ -191,7 +191,7 @@ func (c *Client) Change(ctx context.Context, by Caller, change registry.Change) 
 		return err
 	}
 	operation := map[registry.State]string{
-		registry.InService: "register", registry.OutOfService: "failOver", registry.Absent: "deregister",
+		registry.InService: "register", registry.OutOfService: "takeOut", registry.Absent: "deregister",
 	}[change.State]
 	told := registry.Change{Instance: c.told(change.Instance), State: change.State}
 	return c.ask(ctx, &call{by, c.subject(operation, change.Instance), func(ctx context.Context) error {
@@ -361,6 +361,13 @@ func (c *Client) Timeout() time.Duration { return c.options.Timeout }
 
 // MayLandFor is how long after it began a change may take effect.
 func (c *Client) MayLandFor() time.Duration { return c.options.mayLandFor() }
+
+// Succeeds has changes of an endpoint wait for those that the client before, of the same registry, has under way. The one before that has
+// been closed.
+func (c *Client) Succeeds(before *Client) {
+	before.limit.succeeds(nil)
+	c.limit.succeeds(before.limit)
+}
 
 // SetMaxInFlight changes the most slots. Calls under way continue.
 func (c *Client) SetMaxInFlight(n int) { c.limit.resize(n) }

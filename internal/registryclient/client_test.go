@@ -18,6 +18,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/bubble"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/series"
 )
 
@@ -43,7 +44,7 @@ func (c *capable) Register(ctx context.Context, _ registry.Instance) error {
 	return c.note(ctx, "register")
 }
 func (c *capable) FailOver(ctx context.Context, _ registry.Instance) error {
-	return c.note(ctx, "failOver")
+	return c.note(ctx, "takeOut")
 }
 func (c *capable) Deregister(ctx context.Context, _ registry.Instance) error {
 	return c.note(ctx, "deregister")
@@ -109,7 +110,7 @@ func operations(c *Client) map[string]func(context.Context) error {
 		}
 	}
 	return map[string]func(context.Context) error{
-		"register": changes(registry.InService), "failOver": changes(registry.OutOfService), "deregister": changes(registry.Absent),
+		"register": changes(registry.InService), "takeOut": changes(registry.OutOfService), "deregister": changes(registry.Absent),
 		probe:     func(ctx context.Context) error { return c.Probe(ctx, Caller{}, in) },
 		heartbeat: func(ctx context.Context) error { return c.Heartbeat(ctx, in) },
 		get: func(ctx context.Context) error {
@@ -178,9 +179,7 @@ func TestClientKnowsTheCapabilitiesOfTheDriver(t *testing.T) {
 	} {
 		c := tc.client
 		got := capabilities{c.Lists(), c.Gets(), c.Probes(), c.Expires(), c.HeartbeatInterval(), c.Staleness()}
-		if diff := cmp.Diff(tc.want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%sreason: %s", name, diff, tc.reason)
-		}
+		expect.Equal(t, tc.want, got, "%s: %s", name, tc.reason)
 	}
 }
 
@@ -217,12 +216,13 @@ func TestDryRunChangesNothingAndReads(t *testing.T) {
 func TestOutcomes(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("failed")
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		err    error
 		want   Outcome
 		lands  bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"acknowledged": {"nil is an acknowledgement", nil, Acknowledged, false},
 		"unknown":      {"an error of no class may pass", failed, Retryable, false},
 		"later":        {"a time to come back makes it no other class", registry.RetryAfter(failed, time.Hour), Retryable, false},
@@ -233,36 +233,33 @@ func TestOutcomes(t *testing.T) {
 		"deadline":     {"its time was up", fmt.Errorf("calling: %w", context.DeadlineExceeded), TimedOut, true},
 		"network":      {"a connection that timed out may have brought the request", &netTimeoutError{}, Retryable, true},
 		"gateway":      {"the registry may still be at it, whatever the class", registry.RetryAfter(&netTimeoutError{}, 0), Retryable, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				fence, gathered := &fakeFence{}, prometheus.NewRegistry()
-				m := metrics.NewRegistryMetrics(gathered)
-				inner := &capable{answer: func(context.Context) error { return tc.err }}
-				c := made(inner, func(o *Options) { o.Fence, o.Metrics = fence, m })
-				for operation, ask := range operations(c) {
-					fence.lands = time.Time{}
-					got := ask(t.Context())
-					if Classify(got) != tc.want || !errors.Is(got, tc.err) || !Classify(got).Asked() {
-						t.Errorf("%s: got %v (%s), want %s\nreason: %s", operation, got, Classify(got), tc.want, tc.reason)
-					}
-					until, lands := MayLandUntil(got)
-					if MayLand(got) != lands {
-						t.Errorf("%s: MayLand says %t of what may land until %s", operation, !lands, until)
-					}
-					want := tc.lands && !reads(operation)
-					if lands != want || want && time.Until(until) != 2*callTimeout || !fence.lands.Equal(until) {
-						t.Errorf("%s: it may land until %s (%t), and the fence knows %s; want it known: %t", operation, until, lands,
-							fence.lands, want)
-					}
+	}, func(t *testing.T, tc row) {
+		synctest.Test(t, func(t *testing.T) {
+			fence, gathered := &fakeFence{}, prometheus.NewRegistry()
+			m := metrics.NewRegistryMetrics(gathered)
+			inner := &capable{answer: func(context.Context) error { return tc.err }}
+			c := made(inner, func(o *Options) { o.Fence, o.Metrics = fence, m })
+			for operation, ask := range operations(c) {
+				fence.lands = time.Time{}
+				got := ask(t.Context())
+				if Classify(got) != tc.want || !errors.Is(got, tc.err) || !Classify(got).Asked() {
+					t.Errorf("%s: got %v (%s), want %s\nreason: %s", operation, got, Classify(got), tc.want, tc.reason)
 				}
-				if got, want := observed(t, gathered), map[string]int{string(tc.want): 7}; !cmp.Equal(got, want) {
-					t.Errorf("the metrics count %v, want %v", got, want)
+				until, lands := MayLandUntil(got)
+				if MayLand(got) != lands {
+					t.Errorf("%s: MayLand says %t of what may land until %s", operation, !lands, until)
 				}
-			})
+				want := tc.lands && !reads(operation)
+				if lands != want || want && time.Until(until) != 2*callTimeout || !fence.lands.Equal(until) {
+					t.Errorf("%s: it may land until %s (%t), and the fence knows %s; want it known: %t", operation, until, lands,
+						fence.lands, want)
+				}
+			}
+			if got, want := observed(t, gathered), map[string]int{string(tc.want): 7}; !cmp.Equal(got, want) {
+				t.Errorf("the metrics count %v, want %v", got, want)
+			}
 		})
-	}
+	})
 }
 
 // netTimeoutError is a time-out that is not the context's.

@@ -45,6 +45,8 @@ type limit struct {
 	byNamespace   map[group]int
 	// changing are the endpoints of the changes under way.
 	changing map[endpoint]bool
+	// former is that of the client before of the same registry, whose changes may be under way; nil for none.
+	former *limit
 	// waiting are the queued calls, sharers and groups how many of each; others in lines are skipped.
 	waiting map[turn]*call
 	sharers map[sharer]int
@@ -181,8 +183,26 @@ func anotherWaits[K comparable](waiting map[K]int, own K) bool {
 	return len(waiting) > min(waiting[own], 1)
 }
 
-// changes reports whether another change of the endpoint is under way.
-func (l *limit) changes(c *call) bool { return c.changes() && l.changing[c.endpoint()] }
+// changes reports whether another change of the endpoint is under way, here or by the client before.
+func (l *limit) changes(c *call) bool {
+	return c.changes() && (l.changing[c.endpoint()] || l.former.isChanging(c.endpoint()))
+}
+
+// isChanging accepts nil.
+func (l *limit) isChanging(at endpoint) bool {
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.changing[at]
+}
+
+func (l *limit) succeeds(former *limit) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.former = former
+}
 
 // unreserved slots are also for calls that are not urgent.
 func unreserved(slots int) int { return slots - slots/4 }

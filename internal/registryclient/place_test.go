@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // placed is a driver that notes which service it is asked about, and in which place. Its Traits come from template.
@@ -60,40 +61,38 @@ func named(service string) registry.Instance {
 // TestDriverIsToldThePlace holds for each call, about Rollcall's own entries and applications'.
 func TestDriverIsToldThePlace(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason, template, service string
 		want                      serviceKey
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"in a place":         {"no driver has to know the template", "{namespace}", "shop/web/v1", serviceKey{"shop", "web/v1"}},
 		"in a place of two":  {"the template says how many parts it has", "{namespace}/{label:team}", "shop/a/web", serviceKey{"shop/a", "web"}},
 		"of a former option": {"it has no place here, which the driver refuses", "{namespace}", "web", serviceKey{"", "web"}},
 		"without places":     {"a slash is the name's", "", "shop/web", serviceKey{"", "shop/web"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			own, asked := placedClient("d", tc.template)
-			in := named(tc.service)
-			for _, c := range []*Client{own, own.AppEntries()} {
-				calls := map[string]func() error{
-					"Get":  func() error { _, err := c.Get(t.Context(), Caller{}, in); return err },
-					"Read": func() error { _, err := c.Read(t.Context(), in); return err },
-				}
-				for _, state := range []registry.State{registry.InService, registry.OutOfService, registry.Absent} {
-					calls[string(state)] = func() error { return c.Change(t.Context(), Caller{}, registry.Change{Instance: in, State: state}) }
-				}
-				if c == own {
-					calls["Probe"] = func() error { return c.Probe(t.Context(), Caller{}, in) }
-					calls["Heartbeat"] = func() error { return c.Heartbeat(t.Context(), in) }
-				}
-				for op, call := range calls {
-					*asked = nil
-					if err := call(); registry.CodeOf(err) == registry.CodeTerminal || !slices.Equal(*asked, []serviceKey{tc.want}) {
-						t.Errorf("%s: the driver was asked about %q (error %v), want %q: %s", op, *asked, err, tc.want, tc.reason)
-					}
+	}, func(t *testing.T, tc row) {
+		own, asked := placedClient("d", tc.template)
+		in := named(tc.service)
+		for _, c := range []*Client{own, own.AppEntries()} {
+			calls := map[string]func() error{
+				"Get":  func() error { _, err := c.Get(t.Context(), Caller{}, in); return err },
+				"Read": func() error { _, err := c.Read(t.Context(), in); return err },
+			}
+			for _, state := range []registry.State{registry.InService, registry.OutOfService, registry.Absent} {
+				calls[string(state)] = func() error { return c.Change(t.Context(), Caller{}, registry.Change{Instance: in, State: state}) }
+			}
+			if c == own {
+				calls["Probe"] = func() error { return c.Probe(t.Context(), Caller{}, in) }
+				calls["Heartbeat"] = func() error { return c.Heartbeat(t.Context(), in) }
+			}
+			for op, call := range calls {
+				*asked = nil
+				if err := call(); registry.CodeOf(err) == registry.CodeTerminal || !slices.Equal(*asked, []serviceKey{tc.want}) {
+					t.Errorf("%s: the driver was asked about %q (error %v), want %q: %s", op, *asked, err, tc.want, tc.reason)
 				}
 			}
-		})
-	}
+		}
+	})
 }
 
 // TestNamesThatADriverFindsAreInThePlace: a pod's services are compared with them.
@@ -102,12 +101,8 @@ func TestNamesThatADriverFindsAreInThePlace(t *testing.T) {
 	for template, want := range map[string][]string{"{namespace}": {"shop/api", "shop/old/api"}, "": {"api", "old/api"}} {
 		c, _ := placedClient("d", template)
 		err := c.AppEntries().Change(t.Context(), Caller{}, registry.Change{Instance: named("shop/web"), State: registry.InService})
-		if registry.CodeOf(err) != registry.CodeNotRegistered {
-			t.Errorf("got error %v, want the driver's", err)
-		}
-		if diff := cmp.Diff(want, registry.OtherNamesOf(err)); diff != "" {
-			t.Errorf("names with the template %q (-want +got):\n%s", template, diff)
-		}
+		expect.Code(t, registry.CodeNotRegistered, err, "the driver's")
+		expect.Equal(t, want, registry.OtherNamesOf(err), "names with the template %q", template)
 	}
 }
 
@@ -127,22 +122,21 @@ func TestListOfAPlace(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("entries (-want +got), with error %v:\n%s", err, diff)
 	}
-	if diff := cmp.Diff(before, driversOwn); diff != "" {
-		t.Errorf("what the driver returned was changed (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, before, driversOwn, "what the driver returned was changed")
 }
 
 // TestEntriesThatMayBeOne: two names of the configuration can be one registry.
 func TestEntriesThatMayBeOne(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason        string
 		driver        string
 		template      string
 		own, others   string
 		want          bool
 		otherTemplate string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"the same place":       {"it is the same key", "d", "{namespace}", "a/web", "a/web", true, "{namespace}"},
 		"the name in capitals": {"clients take both for one", "d", "{namespace}", "a/web", "a/WEB", true, "{namespace}"},
 		"another place":        {"two places have no entry in common", "d", "{namespace}", "a/web", "b/web", false, "{namespace}"},
@@ -150,14 +144,9 @@ func TestEntriesThatMayBeOne(t *testing.T) {
 		"places in one alone":  {"its place can be where the other one is", "d", "{namespace}", "a/web", "web", true, ""},
 		"another name":         {"they differ wherever they are", "d", "{namespace}", "a/web", "b/c/api", false, "{namespace}/{label:team}"},
 		"another driver":       {"it is another registry", "e", "{namespace}", "a/web", "a/web", false, "{namespace}"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			own, _ := placedClient("d", tc.template)
-			other, _ := placedClient(tc.driver, tc.otherTemplate)
-			if got := own.MayBeOne(named(tc.own), other, named(tc.others)); got != tc.want {
-				t.Errorf("got %t, want %t: %s", got, tc.want, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		own, _ := placedClient("d", tc.template)
+		other, _ := placedClient(tc.driver, tc.otherTemplate)
+		expect.Equal(t, tc.want, own.MayBeOne(named(tc.own), other, named(tc.others)), "%s", tc.reason)
+	})
 }

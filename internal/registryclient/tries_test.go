@@ -72,7 +72,7 @@ func (s *slots) ExpectOpen(reason string, want int) {
 // TestSlotsAfterWhatARegistrySays: what is said of one round of calls, and what follows.
 func TestSlotsAfterWhatARegistrySays(t *testing.T) {
 	t.Parallel()
-	for name, play := range map[string]func(t *testing.T){
+	expect.Each(t, map[string]func(t *testing.T){
 		"one refusal": func(t *testing.T) {
 			s := slotsAt(t, 384, 40)
 			s.Calls(1, registry.RetryAfter(errDown, time.Second), true)
@@ -148,10 +148,7 @@ func TestSlotsAfterWhatARegistrySays(t *testing.T) {
 			}
 			s.ExpectOpen("more would be of no use", 20)
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			play(t)
-		})
-	}
+	}, func(t *testing.T, play func(t *testing.T)) {
+		play(t)
+	})
 }

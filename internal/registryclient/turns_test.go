@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rollcall-dev/rollcall/test/harness/bubble"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // TestAnotherNamespaceIsNextButAFew: whatever one team has waiting, the urgent call of another begins after the few calls that were woken
@@ -66,13 +67,9 @@ func TestNamespaceLeavesSlots(t *testing.T) {
 			for i := range 20 {
 				w.come(fmt.Sprintf("shop:svc-%d/%d!", i, i))
 			}
-			if got := len(w.underWay()); got != 14 {
-				t.Errorf("%d calls of one namespace are under way, want 14 of 16", got)
-			}
+			expect.Equal(t, 14, len(w.underWay()), "calls of one namespace are under way")
 			w.come("other:web/1!", "other:web/2!")
-			if got := len(w.underWay()); got != 16 {
-				t.Errorf("%d calls are under way, want 16", got)
-			}
+			expect.Equal(t, 16, len(w.underWay()), "calls are under way")
 			w.Client.limit.close()
 			w.answer(nil, w.underWay()...)
 		},

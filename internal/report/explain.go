@@ -28,17 +28,28 @@ func (v visited) misdescribed() waiting.Blocker {
 
 func (v visited) outOfRotation() waiting.Blocker {
 	d, in := v.Decision, v.Result.Input
-	keptOut := d.Row == lifecycle.RowNormalNotReady && d.Want == lifecycle.Keep && v.MayBeOut()
 	switch {
 	case in.HeldNotReady(d):
 		return waiting.HeldNotReady()
 	case in.Detached || in.OutForItsEnd(d):
 		return ending(in)
-	case v.Panic.Service != "" && in.KeptUnready(d) && !keptOut:
-		return waiting.Described(reason.PanicThreshold, v.Panic.Message(v.Settings.PanicThreshold))
+	case d.Row == lifecycle.RowNormalNotReady && d.Want == lifecycle.Keep:
+		return v.keptUnready()
 	case d.Row == lifecycle.RowUpdating:
-		return waiting.Described(reason.Updating, lifecycle.NotUpdatedBecause(in.Pod))
-	case in.AwaitsReadiness(d) || keptOut:
+		return waiting.Described(reason.NotReady, lifecycle.NotUpdatedBecause(in.Pod))
+	case in.AwaitsReadiness(d):
+		return waiting.NotReady(in.Pod.Status.NotReady)
+	}
+	return waiting.Blocker{}
+}
+
+// keptUnready is for an unready pod that stays as it is.
+func (v visited) keptUnready() waiting.Blocker {
+	in := v.Result.Input
+	switch out := v.MayBeOut(); {
+	case !out && v.Panic.Service != "" && in.Record.Want == lifecycle.InService:
+		return waiting.Described(reason.PanicThreshold, v.Panic.Message(v.Settings.PanicThreshold))
+	case out || in.AwaitsReadiness(v.Decision):
 		return waiting.NotReady(in.Pod.Status.NotReady)
 	}
 	return waiting.Blocker{}

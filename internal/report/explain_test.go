@@ -108,7 +108,7 @@ func TestExplain(t *testing.T) {
 		"not ready for a moment":             {"it stays in, and may be ready again", quietPod(normal, notReady, kept), ""},
 		"not ready for a moment, may be out": {"clients may lack it", quietPod(normal, notReady, kept, mayBeOut), reason.NotReady},
 		"not ready, and out":                 {"it comes back once it is ready", quietPod(normal, notReady, out), reason.NotReady},
-		"updating":                           {"OpenKruise works", quietPod(updating), reason.Updating},
+		"updating":                           {"OpenKruise works", quietPod(updating), reason.NotReady},
 		"updated, not ready":                 {"the update waits for that", quietPod(updated, notReady), reason.NotReady},
 		"warned of":                          {"the pod is in, and something is wrong", quietPod(normal, warned), reason.AlsoRegistersItself},
 		"warned of, and misdescribed":        {"first what keeps it out", quietPod(normal, warned, describedAs(reason.InvalidPod)), reason.InvalidPod},

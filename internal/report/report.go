@@ -74,7 +74,7 @@ func (r *Reporter) Report(ctx context.Context, f *observe.Facts, result visit.Re
 	if !shown.Said.IsZero() {
 		shown.After = cmp.Or(shown.After, waiting.Longest)
 	}
-	r.Memory.Show(v.Memory, v.workload(), shown, v.Result.Input.Circumstances())
+	r.Memory.Show(v.Memory, v.workload(), shown, v.Result.Input.Circumstances)
 	r.tellWorkload(ctx, v, shown)
 	r.tellRollout(v)
 	r.announce(v, shown, due)
@@ -89,7 +89,7 @@ func (r *Reporter) Report(ctx context.Context, f *observe.Facts, result visit.Re
 // because the pod waits for something else, such as its update.
 func (r *Reporter) announce(v visited, shown waiting.Blocker, due bool) {
 	announced := v.Memory.Announced()
-	still := v.Decision.Want != lifecycle.Absent && (announced.Reason == v.Problem.Reason || announced.Reason == v.Warning.Reason)
+	still := v.Decision.Want != lifecycle.Absent && (announced.Same(v.Problem) || announced.Same(v.Warning))
 	passed := shown.Said.IsZero() && announced.Reason != "" && !still
 	common := due && shown.Reason.Common()
 	if !due && !passed || !r.mayTell(v, common) {
@@ -177,7 +177,7 @@ func (r *Reporter) dated(v visited, b, before waiting.Blocker) waiting.Blocker {
 		return waiting.Blocker{}
 	}
 	b.Since = r.Clock.Now()
-	if before.Reason == b.Reason {
+	if b.Same(before) {
 		b.Since = before.Since
 	}
 	if b.Reason == reason.NotReady {
@@ -185,7 +185,8 @@ func (r *Reporter) dated(v visited, b, before waiting.Blocker) waiting.Blocker {
 			b.Since = since
 		}
 	}
-	if moved, err := lifecycle.MovedAt(v.pod()); err == nil && (b.Hook != "" || b.Reason == reason.Updating) {
+	updating := b.Reason == reason.NotReady && v.Decision.Row == lifecycle.RowUpdating
+	if moved, err := lifecycle.MovedAt(v.pod()); err == nil && (b.Hook != "" || updating) {
 		b.Since = v.Memory.Read(moved, r.Clock.Now())
 	}
 	return b

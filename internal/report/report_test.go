@@ -14,6 +14,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/memory"
 	"github.com/rollcall-dev/rollcall/internal/reason"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // TestReleasesAreAlwaysTold: what a tenant does to a pod uses up its Events, and must not hide that OpenKruise went on without a registry.
@@ -44,17 +45,15 @@ func TestReleasesAreAlwaysTold(t *testing.T) {
 func TestWarningsSayWhatToDo(t *testing.T) {
 	t.Parallel()
 	for why, want := range map[reason.Reason]string{
-		reason.RegistryUnavailable: "Warning RegistryUnavailable connection refused. What to do: check the registry, and endpoint and timeout of its section in " +
-			"the configuration",
+		reason.RegistryUnavailable: "Warning RegistryUnavailable connection refused. What to do: check the registry, or the agent or the pod that failed, " +
+			"and endpoint, agentEndpoint and timeout in the configuration",
 		reason.InvalidPod: "Warning InvalidPod connection refused", // the message shows what to set
 		reason.Resolved:   "Normal Resolved connection refused",
 	} {
 		recorder := events.NewFakeRecorder(1)
 		r := &Reporter{Memory: memory.New(), Recorder: recorder, Clock: clocktesting.NewFakePassiveClock(time.Unix(0, 0))}
 		r.Tell(&lifecycle.Pod{}, why, "connection refused")
-		if got := <-recorder.Events; got != want {
-			t.Errorf("the Event is %q, want %q", got, want)
-		}
+		expect.Equal(t, want, <-recorder.Events, "the Event")
 	}
 }
 

@@ -179,7 +179,7 @@ func (c *Cluster) podsIn(ctx context.Context, namespace string) (map[types.UID]s
 func (c *Cluster) lives(ctx context.Context, id lifecycle.PodID) (bool, error) {
 	pod, err := clusterstate.Live(ctx, c.API, id)
 	switch {
-	case err != nil, pod == nil:
+	case pod == nil: // it is gone, or could not be read
 		return false, err
 	case pod.DeletionTimestamp != nil:
 		c.Dying(pod)

@@ -126,7 +126,7 @@ func (h *heartbeats) beat(ctx context.Context, in registry.Instance) error {
 // end of the manager or of the client cut off does not count.
 func (h *heartbeats) note(ctx context.Context, err error) {
 	k := h.keeper
-	if ctx.Err() != nil || !registryclient.Classify(err).Asked() && !k.resync.has(k) {
+	if ctx.Err() != nil || !k.resync.has(k) {
 		return
 	}
 	switch {

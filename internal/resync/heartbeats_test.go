@@ -14,6 +14,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/bubble"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 const interval = 30 * time.Second
@@ -175,6 +176,22 @@ func TestHeartbeats(t *testing.T) {
 				t.Errorf("after %d heartbeats there are slots of %d services, and %d are under way, want none", n, len(h.ofService), len(h.underWay))
 			}
 		},
+		"of an instance are made one at a time": func(t *testing.T) {
+			s := newScene(t)
+			b := s.beats("slow", "web", 1, hangs)
+			s.start()
+			time.Sleep(5 * interval)
+			expect.Equal(t, 1, b.total(), "heartbeats of an entry whose first one is under way")
+			s.stop()
+		},
+		"are for entries that expire": func(t *testing.T) {
+			s := newScene(t, "a")
+			s.keeps("a", "web", 1)
+			s.start()
+			time.Sleep(interval)
+			s.stop()
+			s.expectLogged("heartbeats fail", 0)
+		},
 		"miss no turn over a reload": func(t *testing.T) {
 			s := newScene(t)
 			first := s.beats("eureka", "web", 100, renews)
@@ -278,9 +295,7 @@ func TestHeartbeatsToASlowRegistryAreBounded(t *testing.T) {
 		var underWay int
 		b.set(func() { underWay = b.underWay })
 		s.stop()
-		if underWay != tc.want {
-			t.Errorf("%d heartbeats were under way, want %d\nreason: %s", underWay, tc.want, tc.reason)
-		}
+		expect.Equal(t, tc.want, underWay, "heartbeats were under way: %s", tc.reason)
 	})
 }
 
@@ -288,11 +303,12 @@ func TestIsTurn(t *testing.T) {
 	t.Parallel()
 	in := registry.Instance{Service: "web", Address: "10.0.0.1", Port: 8080}
 	turn := time.Unix(0, int64(1000*interval+turnOf(in, interval)))
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason   string
 		from, to time.Duration
 		want     bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"at the end of a round":     {"every moment is in one round", -tick, 0, true},
 		"at the beginning of one":   {"and in one only", 0, tick, false},
 		"within":                    {"its turn has come", -1, 1, true},
@@ -300,14 +316,9 @@ func TestIsTurn(t *testing.T) {
 		"a round of a whole length": {"everyone has a turn in it", 0, interval, true},
 		"one that is longer":        {"so too", -1, 3 * interval, true},
 		"one that is just shorter":  {"all but one moment are in it", 0, interval - 1, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := isTurn(in, interval, turn.Add(tc.from), turn.Add(tc.to)); got != tc.want {
-				t.Errorf("from %s to %s of its turn: got %t, want %t\nreason: %s", tc.from, tc.to, got, tc.want, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		expect.Equal(t, tc.want, isTurn(in, interval, turn.Add(tc.from), turn.Add(tc.to)), "from %s to %s of its turn: %s", tc.from, tc.to, tc.reason)
+	})
 }
 
 // beating is a registry whose entries expire. It notes when it was asked to renew each of them.

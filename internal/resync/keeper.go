@@ -65,7 +65,7 @@ type keeper struct {
 func newKeeper(r *Resync, name string, client *registryclient.Client) *keeper {
 	k := &keeper{
 		resync: r, name: name, client: client, kick: make(chan struct{}, 1), listed: make(chan struct{}),
-		removals: removals{tries: map[identity]try{}},
+		removals: removals{tries: map[identity]try{}}, places: places{asked: map[string]attempt{}},
 	}
 	k.hasListed = sync.OnceFunc(func() { close(k.listed) })
 	k.heartbeats = newHeartbeats(k)
@@ -126,7 +126,7 @@ func (k *keeper) compareAll(ctx context.Context) {
 // run is one comparison with its outcome.
 type run struct {
 	began time.Time
-	// listed counts all entries, those of other clusters too.
+	// listed counts what drivers return: entries with the cluster's name, and those of applications.
 	listed int
 	// owned counts this cluster's entries; unknown are those of pods that the reconciler has not seen.
 	owned   int

@@ -314,6 +314,14 @@ func TestTwoClustersWithOneName(t *testing.T) {
 			theirs.Port, theirs.Pod, theirs.UID = 9999, "new", "uid-of-new"
 			expect.NoError(s, s.backends["a"].Register(s.Context(), theirs))
 		}, true},
+		"registers pod after pod": {"a person knows of it for a while", func(s *scene, theirs registry.Instance) {
+			for i := range 3 {
+				theirs.Port, theirs.Pod, theirs.UID = 9990+i, "new", "uid-of-new"
+				expect.NoError(s, s.backends["a"].Register(s.Context(), theirs))
+				s.resync.Run()
+				synctest.Wait()
+			}
+		}, true},
 		"takes a pod out": {"somebody did that", func(s *scene, theirs registry.Instance) {
 			expect.NoError(s, s.backends["a"].FailOver(s.Context(), theirs))
 		}, true},
@@ -358,9 +366,9 @@ func TestTwoClustersWithOneName(t *testing.T) {
 // TestEntriesElsewhere: after a change of an option, the entries of before have this cluster's tag, and no call removes them.
 func TestEntriesElsewhere(t *testing.T) {
 	t.Parallel()
-	bubble.Scenes(t, map[string]func(t *testing.T){"are told of once": func(t *testing.T) {
+	bubble.Scenes(t, map[string]func(t *testing.T){"are told of once in a while, and if there are more": func(t *testing.T) {
 		s := newScene(t, "a", "b")
-		copied := s.register("a", "web-1")
+		copied := s.register("a", "web-1", func(in *registry.Instance) { in.Registry = "a" })
 		gone := s.fakes["a"].Copy(copied, "web on node old-07")
 		s.fakes["a"].Foreign(copied)
 		foreign := func(change func(*registry.Instance)) {
@@ -376,9 +384,19 @@ func TestEntriesElsewhere(t *testing.T) {
 		s.expectCalls("what is where the driver has it is removed, as ever", "a", "Deregister web-1")
 		time.Sleep(10 * time.Minute)
 		s.expectTold(entriesElsewhere, "Warning")
+		time.Sleep(reason.EventRepeat)
+		expect.Equal(t, 2, len(s.told(entriesElsewhere)), "Events once the first may have expired")
+		ofDropped := copied
+		ofDropped.Registry = "dropped"
+		gone2 := s.fakes["a"].Copy(ofDropped, "web on node old-08")
+		time.Sleep(2 * time.Minute)
+		if events := s.told(entriesElsewhere); len(events) != 3 || !strings.Contains(events[2], "given 2 entries") {
+			t.Errorf("got events %q, want another one of two entries", events)
+		}
 		gone()
+		gone2()
 		time.Sleep(2 * reason.EventRepeat)
-		s.expectTold(entriesElsewhere, "Warning")
+		expect.Equal(t, 3, len(s.told(entriesElsewhere)), "Events after all are removed")
 		s.stop()
 	}})
 }
@@ -408,6 +426,9 @@ func TestServersNotListed(t *testing.T) {
 		if events := s.told(serversNotListed); len(events) != 2 || !strings.Contains(events[1], "has 3 servers") {
 			t.Errorf("got events %q, want another one of three servers", events)
 		}
+		b.servers.Store(&[]string{})
+		time.Sleep(reason.EventRepeat)
+		expect.Equal(t, 2, len(s.told(serversNotListed)), "Events once all servers are listed")
 		s.stop()
 	}})
 }

@@ -68,7 +68,7 @@ func (k *keeper) listPlaces(ctx context.Context, template string, r *run) ([]reg
 		entries = append(entries, found[i]...)
 	}
 	r.unlisted = k.unlisted(r.coverage, failed)
-	if r.unlisted != nil && !slices.Contains(slices.Collect(maps.Values(r.coverage.Places)), true) {
+	if !slices.Contains(slices.Collect(maps.Values(r.coverage.Places)), true) { // without a place, no error
 		return nil, r.unlisted
 	}
 	k.tellOfUnlisted(ctx, r.unlisted)
@@ -96,9 +96,6 @@ func (k *keeper) listEach(ctx context.Context, chosen []string) (found [][]regis
 		})
 	}
 	_ = group.Wait() // each error is a place's
-	if k.places.asked == nil {
-		k.places.asked = map[string]attempt{}
-	}
 	for i, place := range chosen {
 		k.places.asked[place] = attempts[i]
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -11,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -99,13 +99,18 @@ func TestPlacesOfPods(t *testing.T) {
 		s.set(func() { s.synced = true })
 		time.Sleep(syncRecheck)
 		s.expectCalls("its pod is gone", "a", "Deregister blue-gone")
-		if diff := cmp.Diff([]string{"blue"}, asked.take()); diff != "" {
-			t.Errorf("places listed (-want +got):\n%s", diff)
-		}
+		expect.Equal(t, []string{"blue"}, asked.take(), "places listed")
 		if covers := s.lastListing().Coverage; !covers.Has("blue/web") || covers.Has("green/web") {
 			t.Errorf("the list covers %+v, want blue alone", covers)
 		}
+		s.set(func() { s.places, s.placesErr = []string{"green"}, errors.New("refused") })
+		time.Sleep(2 * time.Minute)
+		s.expectStatus("listing: refused", false)
+		s.set(func() { s.placesErr = nil })
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
 		s.stop()
+		expect.Equal(t, []string{"green"}, slices.Collect(maps.Keys(s.resync.keepers["a"].places.asked)), "places whose lists are remembered")
 	})
 }
 
@@ -113,7 +118,11 @@ func TestPlacesOfPods(t *testing.T) {
 func TestPlaceThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	refused := registry.Terminal(errors.New("403 for namespace red"))
-	for name, tc := range map[string]struct {
+	var hanging []string
+	for i := range 2 * placesAtOnce {
+		hanging = append(hanging, fmt.Sprintf("a%02d", i))
+	}
+	type row struct {
 		reason string
 		places []string
 		fails  map[string]error
@@ -121,7 +130,8 @@ func TestPlaceThatDoesNotAnswer(t *testing.T) {
 		// err is what the status shows; failed that nothing was compared.
 		err    string
 		failed bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"all answer":      {"nothing is amiss", []string{"blue", "red"}, nil, nil, "", false},
 		"no pod anywhere": {"there is nothing to list", nil, nil, nil, "", false},
 		"one is refused": {
@@ -141,38 +151,52 @@ func TestPlaceThatDoesNotAnswer(t *testing.T) {
 			"they are listed last once they have hung", []string{"a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8", "blue"}, nil,
 			[]string{"a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8"}, "8 of 9 places were not listed, such as a1, a2, a3: ", false,
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				s, asked := inPlaces(t, tc.places...)
-				s.register("a", "blue-gone", in("blue"))
-				s.gone("blue-gone")
-				asked.set(tc.fails, tc.hangs...)
-				s.start()
-				time.Sleep(3 * 6 * timeout)
-				synctest.Wait()
-				s.expectMetric("rollcall_resync_unlisted_places", "", float64(len(tc.fails)+len(tc.hangs)))
-				got := s.resync.Status()["a"]
-				if got.Succeeded.IsZero() != tc.failed || (got.Failure == "") != (tc.err == "") || !strings.Contains(got.Failure, tc.err) {
-					t.Errorf("the status is %+v, want the failure %q and failed %t: %s", got, tc.err, tc.failed, tc.reason)
-				}
-				if removed := len(s.calls("a")) == 1; removed == (tc.failed || len(tc.places) == 0) {
-					t.Errorf("the entry of the place that answers was removed, or not: %t: %s", removed, tc.reason)
-				}
-				events := s.told(placesNotListed)
-				if want := tc.err != "" && !tc.failed; want != (len(events) == 1) || want && !strings.Contains(events[0], tc.err) {
-					t.Errorf("got events %q, want one of the places: %t", events, want)
-				}
-				asked.set(nil)
-				time.Sleep(2 * time.Minute)
-				synctest.Wait()
-				s.expectStatus("", false)
-				s.expectMetric("rollcall_resync_unlisted_places", "", 0)
-				s.stop()
-			})
+		"more hang than there is time for": {
+			"what had no turn has the first in the next run", append(hanging, "blue"), nil, hanging, "16 of 17 places were not listed", false,
+		},
+	}, func(t *testing.T, tc row) {
+		synctest.Test(t, func(t *testing.T) {
+			s, asked := inPlaces(t, tc.places...)
+			s.register("a", "blue-gone", in("blue"))
+			s.gone("blue-gone")
+			asked.set(tc.fails, tc.hangs...)
+			s.start()
+			time.Sleep(4 * 6 * timeout)
+			synctest.Wait()
+			s.expectMetric("rollcall_resync_unlisted_places", "", float64(len(tc.fails)+len(tc.hangs)))
+			got := s.resync.Status()["a"]
+			if got.Succeeded.IsZero() != tc.failed || (got.Failure == "") != (tc.err == "") || !strings.Contains(got.Failure, tc.err) {
+				t.Errorf("the status is %+v, want the failure %q and failed %t: %s", got, tc.err, tc.failed, tc.reason)
+			}
+			if removed := len(s.calls("a")) == 1; removed == (tc.failed || len(tc.places) == 0) {
+				t.Errorf("the entry of the place that answers was removed, or not: %t: %s", removed, tc.reason)
+			}
+			events := s.told(placesNotListed)
+			if want := tc.err != "" && !tc.failed; want != (len(events) == 1) || want && !strings.Contains(events[0], tc.err) {
+				t.Errorf("got events %q, want one of the places: %t", events, want)
+			}
+			asked.set(nil)
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			s.expectStatus("", false)
+			s.expectMetric("rollcall_resync_unlisted_places", "", 0)
+			s.stop()
 		})
-	}
+	})
+}
+
+// TestPlaceThatFailsIsRemembered: it is listed last in the next run.
+func TestPlaceThatFailsIsRemembered(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, asked := inPlaces(t, "blue", "red")
+		asked.set(map[string]error{"red": errors.New("refused")})
+		s.start()
+		s.stop()
+		if got := s.resync.keepers["a"].places.asked; got["blue"].failed || !got["red"].failed {
+			t.Errorf("got %+v, want that red failed", got)
+		}
+	})
 }
 
 // TestRefusedPlacesDoNotGetMoreRemoved: of entries that may be another cluster's, many are removed only if a person approves.
@@ -239,27 +263,26 @@ func TestChoose(t *testing.T) {
 		}
 		return all
 	}
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		asked  map[string]attempt
 		wanted map[string]map[string]bool
 		most   int
 		want   []string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"all":         {"there is room", nil, map[string]map[string]bool{"x": set("b", "a"), "y": set("a", "c")}, 9, []string{"a", "b", "c"}},
 		"a flood":     {"each namespace has its turn", nil, map[string]map[string]bool{"x": set("a", "b", "c"), "y": set("z")}, 2, []string{"a", "z"}},
+		"of two":      {"it has the better turn", nil, map[string]map[string]bool{"x": set("a", "b", "c"), "y": set("c")}, 2, []string{"a", "c"}},
 		"next":        {"those that had none", map[string]attempt{"a": at(1, false), "z": at(1, false)}, map[string]map[string]bool{"x": set("a", "b", "c"), "y": set("z")}, 2, []string{"b", "z"}},
 		"failed":      {"it may hang again", map[string]attempt{"a": at(1, true), "b": at(1, false)}, map[string]map[string]bool{"x": set("a", "b")}, 2, []string{"b", "a"}},
 		"failed long": {"it has its turn all the same", map[string]attempt{"a": at(1, true), "b": at(2, false)}, map[string]map[string]bool{"x": set("a", "b")}, 1, []string{"a"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := places{asked: tc.asked}
-			if diff := cmp.Diff(tc.want, p.choose(tc.wanted, tc.most)); diff != "" {
-				t.Errorf("places (-want +got):\n%s%s", diff, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		p := places{asked: tc.asked}
+		for range 20 { // the namespaces come in any order
+			expect.Equal(t, tc.want, p.choose(tc.wanted, tc.most), "places: %s", tc.reason)
+		}
+	})
 }
 
 // TestFloodOfPlaces: a run lists a thousand, and the others in the next.
@@ -271,14 +294,20 @@ func TestFloodOfPlaces(t *testing.T) {
 			s.places = append(s.places, fmt.Sprintf("hostile-%d", i))
 		}
 		s.start()
-		for run := range 3 {
+		all := map[string]bool{}
+		for run := range 4 {
 			got := asked.take()
+			for _, place := range got {
+				all[place] = true
+			}
 			if len(got) != mostPlaces || !slices.Contains(got, "blue") || !s.lastListing().Coverage.Has("blue/web") {
 				t.Errorf("run %d listed %d places, want %d with blue", run, len(got), mostPlaces)
 			}
+			s.expectStatus("a run lists 1000", false)
 			s.resync.Run()
 			synctest.Wait()
 		}
+		expect.Equal(t, 3*mostPlaces+1, len(all), "places listed in four runs")
 		s.stop()
 	})
 }
@@ -300,9 +329,11 @@ func TestPlacesOfACluster(t *testing.T) {
 		target := tracker.Target{Registry: "default", Instance: told}
 		c.Open(lifecycle.PodIDOf(lifecycle.PodOf(pod))).Begin(target.Key(), lifecycle.InService, told, c.Clock.Now())
 	}
+	left := registered
+	left.Namespace, left.Pod, left.UID = "left", "web-2", "2"
+	target := tracker.Target{Registry: "default", Instance: left}
+	c.Open(target.Pod()).Begin(target.Key(), lifecycle.InService, left, c.Clock.Now())
 	got, err := c.Places(t.Context(), "default", "{label:team}")
 	expect.NoError(t, err)
-	if diff := cmp.Diff(map[string]map[string]bool{"shop": {"new": true, "old": true}}, got); diff != "" {
-		t.Errorf("places (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, map[string]map[string]bool{"shop": {"new": true, "old": true}, "left": {"old": true}}, got, "places")
 }

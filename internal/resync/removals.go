@@ -159,9 +159,6 @@ func (k *keeper) reap(ctx context.Context, due []registry.Entry) (outcomes []err
 }
 
 func (k *keeper) deregister(ctx context.Context, in registry.Instance) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	end := func(err error) {
 		if until, may := registryclient.MayLandUntil(err); may { // it may hit the next pod at the endpoint
 			k.resync.Pods.RemovalMayLand(tracker.Target{Registry: k.name, Instance: in}, time.Now(), until)

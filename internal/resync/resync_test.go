@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/rollcall-dev/rollcall/internal/orders"
@@ -45,6 +46,49 @@ func TestRun(t *testing.T) {
 				}
 				s.expectCalls("what is right is left as it is", name)
 			}
+			s.expectLogged("drift", 0)
+		},
+		"logs what differs": func(t *testing.T) {
+			s := newScene(t, "a")
+			s.drifts = 2
+			s.start()
+			s.stop()
+			s.expectLogged(`"registry drift detected, reapplying" "registry"="a" "missing"=0 "different"=2`, 1)
+		},
+		"waits for the cache if labels choose the namespaces": func(t *testing.T) {
+			s := newScene(t, "a")
+			s.selector, s.synced = labels.Everything(), false
+			s.start()
+			s.expectLists("the cache tells which entries count", "a", 0)
+			s.set(func() { s.synced = true })
+			time.Sleep(syncRecheck)
+			s.expectLists("it has synced", "a", 1)
+			s.stop()
+		},
+		"that fails before the cache has synced is a failure, and is retried": func(t *testing.T) {
+			s := newScene(t, "a")
+			s.synced = false
+			s.fakes["a"].Fail(list(), errors.New("refused"))
+			s.start()
+			time.Sleep(2 * firstRetry)
+			s.expectLogged("resync fails", 1)
+			s.expectLists("one more after a second", "a", 2)
+			s.stop()
+		},
+		"comes once more when a list shows what earlier leaders wrote": func(t *testing.T) {
+			s := newScene(t, "a")
+			s.client("a", lagging{s.fakes["a"], 30 * time.Second, nil})
+			s.start()
+			time.Sleep(31 * time.Second)
+			synctest.Wait()
+			s.set(func() { expect.Equal(t, 2, len(s.listings), "runs") })
+			time.Sleep(5 * time.Minute)
+			s.stop()
+			s.set(func() {
+				if n := len(s.listings); n < 7 || n > 8 {
+					t.Errorf("%d runs in five and a half minutes, want one a minute, and one after 30 s", n)
+				}
+			})
 		},
 		"leaves out entries of other clusters": func(t *testing.T) {
 			s := newScene(t, "a")
@@ -95,6 +139,7 @@ func TestRun(t *testing.T) {
 		"logs once that a driver can't list": func(t *testing.T) {
 			s := newScene(t, "a")
 			s.client("a", struct{ registry.Registry }{s.fakes["a"]})
+			s.out = []registry.Instance{{Service: "web"}} // of a driver that could read applications' entries
 			s.start()
 			time.Sleep(time.Hour)
 			s.apply()
@@ -107,9 +152,10 @@ func TestRun(t *testing.T) {
 				t.Errorf("the status is %+v, want none", got)
 			}
 		},
-		"logs nothing of a driver that has no entries": func(t *testing.T) {
-			s := newScene(t, "a")
-			s.client("a", entryless{s.fakes["a"]})
+		"logs nothing of drivers that have no entries": func(t *testing.T) {
+			s := newScene(t, "a", "b")
+			s.client("a", entryless{s.fakes["a"], registry.Traits{FollowsCondition: true}})
+			s.client("b", entryless{s.fakes["b"], registry.Traits{CallsPods: true}})
 			s.start()
 			time.Sleep(time.Hour)
 			s.stop()
@@ -208,9 +254,12 @@ func TestReap(t *testing.T) {
 			s.expectListed("all but that one stay", "a", "web-1", "web-3")
 			s.expectForeign("a", foreign)
 			s.expectMetric("rollcall_resync_entries_total", "reaped", 1)
-			time.Sleep(10 * time.Minute)
+			time.Sleep(2 * pause)
+			s.expectLists("nothing is left to remove", "a", 1)
+			time.Sleep(remembered + 2*time.Minute)
 			s.stop()
 			s.expectCalls("it is gone by now", "a", "Deregister web-2")
+			expect.Equal(t, 0, len(s.resync.keepers["a"].tries), "tries that are remembered")
 		},
 		"leaves the slot to a rollout": func(t *testing.T) {
 			s := newScene(t, "a")
@@ -236,9 +285,7 @@ func TestReap(t *testing.T) {
 			time.Sleep(time.Second)
 			s.expectCalls("the slot is free", "a", "Deregister web-2", "FailOver web-4", "FailOver web-5")
 			s.stop()
-			if inUse := s.registries["a"].Status().InUse; inUse != 0 {
-				t.Errorf("%d slots are still taken", inUse)
-			}
+			expect.Equal(t, 0, s.registries["a"].Status().InUse, "slots are still taken")
 		},
 		"retries a removal that fails": func(t *testing.T) {
 			s := newScene(t, "a")
@@ -249,6 +296,7 @@ func TestReap(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			s.stop()
 			s.expectCalls("the one that succeeded is not repeated", "a", "Deregister web-1", "Deregister web-1", "Deregister web-2")
+			s.expectLogged(`"msg"="removed"`, 2)
 			s.expectMetric("rollcall_resync_entries_total", "reaped", 2)
 		},
 		"tells of one that may be carried out late": func(t *testing.T) {
@@ -370,19 +418,21 @@ func TestReap(t *testing.T) {
 		},
 		"of a stale list removes once": func(t *testing.T) {
 			s := newScene(t, "a")
-			s.pods("a", "web-1", "web-2")
-			s.gone("web-1")
+			s.pods("a", "web-1", "web-2", "web-3")
+			s.gone("web-1", "web-3")
+			s.fakes["a"].FailNext(fakeregistry.Match{Op: fakeregistry.OpDeregister, Pod: "web-3"}, errors.New("refused"))
 			before, err := s.fakes["a"].List(t.Context(), cluster)
 			expect.NoError(t, err)
 			s.client("a", lagging{s.fakes["a"], 210 * time.Second, before})
 			s.start()
 			time.Sleep(200 * time.Second)
-			s.expectCalls("for all this time the list is of before", "a", "Deregister web-1")
+			s.expectCalls("for all this time the list is of before", "a", "Deregister web-1", "Deregister web-3", "Deregister web-3")
 			if l := s.lastListing(); l.Confirms || l.Staleness != 210*time.Second {
 				t.Errorf("a list that is 210 s old was given as %+v", l)
 			}
 			time.Sleep(2 * time.Minute)
-			s.expectCalls("a list of now would not have it", "a", "Deregister web-1", "Deregister web-1")
+			s.expectCalls("a list of now would not have it", "a", "Deregister web-1", "Deregister web-1",
+				"Deregister web-3", "Deregister web-3", "Deregister web-3")
 			s.stop()
 		},
 	})
@@ -406,8 +456,19 @@ func TestReapSpares(t *testing.T) {
 		}},
 		"without a pod's name": {"the API server can't be asked for it", func(s *scene) {
 			s.register("a", "nameless", func(in *registry.Instance) { in.Pod = "" })
+			s.gone("nameless")
 			s.live["uid-of-web-1"] = true
 		}},
+		"of a namespace that can't be": {"the API server refuses to look there", func(s *scene) {
+			s.register("a", "odd", func(in *registry.Instance) { in.Namespace = "../secrets" })
+			s.gone("odd")
+			s.live["uid-of-web-1"] = true
+		}},
+		"without a UID": {"no pod can be looked for", func(s *scene) {
+			s.register("a", "no-uid", func(in *registry.Instance) { in.UID = "" })
+			s.live = map[string]bool{"uid-of-web-1": true, "uid-of-web-2": true, "uid-of-web-3": true}
+		}},
+		"if the comparison fails": {"an error says nothing", func(s *scene) { s.compareErr = errors.New("refused") }},
 	}, func(t *testing.T, tc row) {
 		s := newScene(t, "a")
 		s.pods("a", "web-1", "web-2", "web-3")
@@ -455,9 +516,13 @@ func TestApproval(t *testing.T) {
 					t.Errorf("the warning %q does not say %q", s.warnings[0], part)
 				}
 			}
+			if strings.Contains(s.warnings[0], "()") {
+				t.Errorf("the warning %q has an ID that the registry does not give", s.warnings[0])
+			}
 
+			lists := s.lists("a")
 			s.resync.Approve([]string{"0123456789ab"})
-			synctest.Wait()
+			s.expectLists("nothing new is approved", "a", lists)
 			s.expectCalls("another digest approves of nothing", "a")
 			s.gone(names[6])
 			s.resync.Approve([]string{digest})
@@ -476,6 +541,20 @@ func TestApproval(t *testing.T) {
 				t.Errorf("made %q, want 7 removals", got)
 			}
 			s.expectMetric("rollcall_resync_blocked_removals", "", 0)
+		},
+		"holds while no removal succeeds": func(t *testing.T) {
+			s := newScene(t, "a")
+			s.gone(s.many("a", 5)...)
+			heal := s.fakes["a"].Fail(fakeregistry.Match{Op: fakeregistry.OpDeregister}, errors.New("refused"))
+			s.start()
+			s.resync.Approve([]string{s.digest(s.warnings[0])})
+			time.Sleep(5 * time.Minute)
+			heal()
+			time.Sleep(2 * time.Minute)
+			s.stop()
+			s.expectListed("they are what was approved", "a")
+			s.expectLogged("removal approved", 1)
+			expect.Equal(t, 1, len(s.warnings), "times a person was asked")
 		},
 		"is offered again to a person who asks": func(t *testing.T) {
 			s := newScene(t, "a")
@@ -547,6 +626,11 @@ func TestApprovalHoldsForItsEntriesUntilTheyAreGone(t *testing.T) {
 		}, false, 1},
 		"another pod that vanishes": {"no person approved of that one",
 			func(s *scene, names []string) { s.gone(names[named]) }, true, 2},
+		"another pod that vanishes, and is back": {"what is left was named", func(s *scene, names []string) {
+			s.gone(names[named])
+			time.Sleep(2 * timeout)
+			s.set(func() { s.live["uid-of-"+names[named]] = true })
+		}, false, 2},
 		"an approval that is withdrawn": {"a person has seen that it was wrong",
 			func(s *scene, _ []string) { s.resync.Approve(nil) }, true, 2},
 	}, func(t *testing.T, tc row) {
@@ -673,12 +757,13 @@ func TestApprovalsAnswerThisLeader(t *testing.T) {
 
 func TestAllowed(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		limit  intstr.IntOrString
 		owned  int
 		want   int
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"a share":            {"20% of 100", intstr.FromString("20%"), 100, 20},
 		"half an entry":      {"a share is rounded up", intstr.FromString("20%"), 101, 21},
 		"of few":             {"one of three can have gone, and two, and three", intstr.FromString("20%"), 3, 3},
@@ -688,23 +773,19 @@ func TestAllowed(t *testing.T) {
 		"a number":           {"it counts as it stands", intstr.FromInt32(1), 100, 1},
 		"the number nothing": {"it counts as it stands", intstr.FromInt32(0), 100, 0},
 		"a broken one":       {"nothing goes by mistake", intstr.FromString("20"), 100, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := allowed(tc.limit, tc.owned); got != tc.want {
-				t.Errorf("%s of %d: got %d, want %d\nreason: %s", tc.limit.String(), tc.owned, got, tc.want, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		expect.Equal(t, tc.want, allowed(tc.limit, tc.owned), "%s of %d: %s", tc.limit.String(), tc.owned, tc.reason)
+	})
 }
 
 func TestListConfirmsOnlyWhatIsSure(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		made   func(*fakeregistry.Registry) registry.Registry
 		want   bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"a plain one": {"what it lists was acknowledged", func(f *fakeregistry.Registry) registry.Registry { return f }, true},
 		"one that is stale": {
 			"it may have changed since", func(f *fakeregistry.Registry) registry.Registry { return lagging{f, time.Second, nil} }, false,
@@ -712,20 +793,17 @@ func TestListConfirmsOnlyWhatIsSure(t *testing.T) {
 		"one with expiring entries": {
 			"the entry may go with the last leader's lease", func(f *fakeregistry.Registry) registry.Registry { return leasing{Registry: f} }, false,
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				s := newScene(t, "a")
-				s.client("a", tc.made(s.fakes["a"]))
-				s.start()
-				s.stop()
-				if got := s.lastListing(); got.Confirms != tc.want {
-					t.Errorf("got %+v, want confirms %t\nreason: %s", got, tc.want, tc.reason)
-				}
-			})
+	}, func(t *testing.T, tc row) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScene(t, "a")
+			s.client("a", tc.made(s.fakes["a"]))
+			s.start()
+			s.stop()
+			if got := s.lastListing(); got.Confirms != tc.want {
+				t.Errorf("got %+v, want confirms %t\nreason: %s", got, tc.want, tc.reason)
+			}
 		})
-	}
+	})
 }
 
 func TestListedIsClosedAfterTheFirstLists(t *testing.T) {
@@ -748,9 +826,7 @@ func TestListedIsClosedAfterTheFirstLists(t *testing.T) {
 		began := time.Now()
 		s.start()
 		<-s.listed
-		if got := time.Since(began); got != tc.after {
-			t.Errorf("pods were held back for %s, want %s\nreason: %s", got, tc.after, tc.reason)
-		}
+		expect.Equal(t, tc.after, time.Since(began), "pods were held back for: %s", tc.reason)
 		s.stop()
 	})
 }
@@ -783,6 +859,25 @@ func TestApply(t *testing.T) {
 			time.Sleep(timeout) // a removal that was begun is finished
 			synctest.Wait()
 			s.expectShown("the end of its last run must not bring it back", "b")
+			s.stop()
+		},
+		"begins anew with a driver that can't list": func(t *testing.T) {
+			s := newScene(t, "a")
+			s.start()
+			s.expectMetric("rollcall_resync_listable", "", 1)
+			s.client("a", struct{ registry.Registry }{s.fakes["a"]})
+			s.apply()
+			synctest.Wait()
+			s.expectMetric("rollcall_resync_listable", "", 0)
+			s.stop()
+		},
+		"forgets what a dropped registry asked": func(t *testing.T) {
+			s := newScene(t, "a")
+			s.gone(s.many("a", 5)...)
+			s.start()
+			digest := s.digest(s.warnings[0])
+			s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")}, nil)
+			expect.Equal(t, []string{digest}, s.resync.Approve([]string{digest}), "digests that count no more")
 			s.stop()
 		},
 		"renamed by a restart is in the history": func(t *testing.T) {
@@ -851,9 +946,12 @@ func (c *crowded) List(context.Context, string) ([]registry.Entry, error) {
 }
 
 // entryless is a registry that the application or the pod's condition steers.
-type entryless struct{ registry.Registry }
+type entryless struct {
+	registry.Registry
+	traits registry.Traits
+}
 
-func (entryless) Traits() registry.Traits { return registry.Traits{FollowsCondition: true} }
+func (e entryless) Traits() registry.Traits { return e.traits }
 
 func TestIntervalFollowsFromEntries(t *testing.T) {
 	t.Parallel()

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
@@ -43,6 +43,8 @@ type scene struct {
 	backends   map[string]*memory.Registry
 	registries registryclient.Registries
 	namespaces []string
+	// selector chooses namespaces by their labels, if it is not nil.
+	selector labels.Selector
 	// maxRemovals is 20% where it is empty.
 	maxRemovals string
 	// leaseNamespace is empty where the manager has no lease that a person could write on.
@@ -55,14 +57,17 @@ type scene struct {
 	listed   chan struct{}
 	number   int
 
-	mu       sync.Mutex
-	log      strings.Builder
-	live     map[string]bool
-	synced   bool
-	goneErr  error
-	listings []tracker.Listing
-	warnings []string // the notes of RemovalBlocked
-	events   []string
+	mu      sync.Mutex
+	log     strings.Builder
+	live    map[string]bool
+	synced  bool
+	goneErr error
+	// placesErr and compareErr fail these, and drifts is how many entries differ.
+	placesErr, compareErr error
+	drifts                int
+	listings              []tracker.Listing
+	warnings              []string // the notes of RemovalBlocked
+	events                []string
 	// renamed are the former names that every list has.
 	renamed []string
 	// in and out are what the applications' entries have to be, and differs those that were found otherwise.
@@ -87,9 +92,7 @@ func newScene(t *testing.T, names ...string) *scene {
 		listed: make(chan struct{}), live: map[string]bool{}, synced: true, leaseNamespace: "system",
 	}
 	for _, name := range names {
-		made, err := memory.New(t.Context(), registry.Config{Cluster: cluster})
-		expect.NoError(t, err)
-		s.backends[name] = made.(*memory.Registry)
+		s.backends[name] = fakeregistry.Memory(t.Context())
 		s.fakes[name] = fakeregistry.New(s.backends[name])
 		s.client(name, s.fakes[name])
 	}
@@ -133,7 +136,7 @@ func (s *scene) start() {
 	m := metrics.NewResyncMetrics(s.metrics)
 	logger := funcr.New(func(_, args string) { s.set(func() { s.log.WriteString(args + "\n") }) }, funcr.Options{})
 	s.resync = New(Options{
-		Cluster: cluster, Identity: s.identity, Scope: clusterstate.NewScope(service.Namespaces{Names: s.namespaces}, s.namespaces), Pods: s, Listed: s.listed, Metrics: m,
+		Cluster: cluster, Identity: s.identity, Scope: clusterstate.NewScope(service.Namespaces{Names: s.namespaces, Selector: s.selector}, s.namespaces), Pods: s, Listed: s.listed, Metrics: m,
 		Logger: logger, History: history.New(logger), Synced: s.Synced, LeaseNamespace: s.leaseNamespace,
 		Tell: func(_ context.Context, kind, reason, note string) {
 			s.set(func() {
@@ -223,7 +226,7 @@ func (s *scene) Compare(_ context.Context, l tracker.Listing) (tracker.Compariso
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.listings = append(s.listings, l)
-	return tracker.Comparison{Unknown: slices.Clone(l.Entries), Renamed: s.renamed}, nil
+	return tracker.Comparison{Unknown: slices.Clone(l.Entries), Renamed: s.renamed, Different: s.drifts}, s.compareErr
 }
 
 func (s *scene) Kept(name string) []registry.Instance {
@@ -283,7 +286,7 @@ func (s *scene) Places(context.Context, string, string) (map[string]map[string]b
 		}
 		places[namespace][place] = true
 	}
-	return places, nil
+	return places, s.placesErr
 }
 
 // Synced is of the cache.
@@ -339,9 +342,7 @@ func (s *scene) calls(name string) []string {
 func (s *scene) expectCalls(why, name string, want ...string) {
 	s.Helper()
 	synctest.Wait()
-	if diff := cmp.Diff(want, s.calls(name)); diff != "" {
-		s.Errorf("calls to registry %s (-want +got):\n%swhy: %s", name, diff, why)
-	}
+	expect.Equal(s, want, s.calls(name), "calls to registry %s: %s", name, why)
 }
 
 func (s *scene) expectListed(why, name string, want ...string) {
@@ -352,9 +353,7 @@ func (s *scene) expectListed(why, name string, want ...string) {
 	for _, e := range entries {
 		got = append(got, e.Pod)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		s.Errorf("registry %s has (-want +got):\n%swhy: %s", name, diff, why)
-	}
+	expect.Equal(s, want, got, "registry %s has: %s", name, why)
 }
 
 func (s *scene) expectForeign(name string, in registry.Instance) {
@@ -403,9 +402,7 @@ func (s *scene) expectShown(why string, want ...string) {
 	for _, match := range regexp.MustCompile(`registry="(\w+)"`).FindAllStringSubmatch(fmt.Sprint(series.Of(s, s.metrics)), -1) {
 		found[match[1]] = true
 	}
-	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(found))); diff != "" {
-		s.Errorf("registries with metrics (-want +got):\n%swhy: %s", diff, why)
-	}
+	expect.Equal(s, want, slices.Sorted(maps.Keys(found)), "registries with metrics: %s", why)
 }
 
 // digest finds the one that a warning asks to approve.

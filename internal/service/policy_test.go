@@ -63,9 +63,7 @@ func TestPolicyAllows(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			policy := Policy{allowance(t, "another", "", "nothing"), allowance(t, tc.namespaces, tc.selector, tc.give)}
-			if got := policy.Allows(tc.namespace, tc.labels, Name(tc.name)); got != tc.want {
-				t.Errorf("allows %q to %s: %t, want %t\nreason: %s", tc.name, tc.namespace, got, tc.want, tc.reason)
-			}
+			expect.Equal(t, tc.want, policy.Allows(tc.namespace, tc.labels, Name(tc.name)), "allows %q to %s: %s", tc.name, tc.namespace, tc.reason)
 		})
 	}
 }
@@ -96,9 +94,7 @@ func TestPolicyShares(t *testing.T) {
 		"without the label":     {"an entry that is not shared chooses the namespace", "shop", nil, "web", false},
 		"in another namespaces": {"an entry that is not shared chooses the namespace", "mall", labels.Set{"tier": "pay"}, "web", false},
 	} {
-		if got := policy.Shares(tc.namespace, tc.labels, Name(tc.name)); got != tc.want {
-			t.Errorf("%s: shares %t, want %t: %s", name, got, tc.want, tc.reason)
-		}
+		expect.Equal(t, tc.want, policy.Shares(tc.namespace, tc.labels, Name(tc.name)), "%s: shares: %s", name, tc.reason)
 	}
 	if !policy.SharesByLabel() || (Policy{another}).SharesByLabel() || Policy(nil).Shares("shop", nil, "web") {
 		t.Error("labels decide only where an entry is shared, and no policy shares nothing")
@@ -124,24 +120,22 @@ func TestParsePatternsRefuses(t *testing.T) {
 func TestDefaultsOf(t *testing.T) {
 	t.Parallel()
 	some := map[string]Allowance{"retail": allowance(t, "", "unit=retail", "x"), "shop": allowance(t, "shop shop-*", "", "x")}
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason, namespace string
 		labels            labels.Set
 		want              []string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"none chooses it":   {"it has those for all", "mall", nil, []string{"all"}},
 		"one by its name":   {"those for all are for the others", "shop-eu", nil, []string{"shop"}},
 		"one by its labels": {"the same", "mall", labels.Set{"unit": "retail"}, []string{"retail"}},
 		"two":               {"it is in both", "shop", labels.Set{"unit": "retail"}, []string{"retail", "shop"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got := DefaultsOf([]string{"all"}, some, tc.namespace, tc.labels)
-			if slices.Sort(got); !slices.Equal(got, tc.want) {
-				t.Errorf("got %q, want %q: %s", got, tc.want, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		got := DefaultsOf([]string{"all"}, some, tc.namespace, tc.labels)
+		if slices.Sort(got); !slices.Equal(got, tc.want) {
+			t.Errorf("got %q, want %q: %s", got, tc.want, tc.reason)
+		}
+	})
 	if _, err := RegistriesOf(nil, DefaultsOf(nil, some, "mall", nil), nil); err == nil || !strings.Contains(err.Error(), "no registry is the default") {
 		t.Errorf("got error %v, want that the pod is in none", err)
 	}

@@ -77,6 +77,16 @@ func (s *served) get(t *testing.T, path string) *httptest.ResponseRecorder {
 	return answer
 }
 
+// firstEvent follows the page no longer than that.
+func (s *served) firstEvent(t *testing.T, query string) *httptest.ResponseRecorder {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	answer := httptest.NewRecorder()
+	s.ServeHTTP(answer, httptest.NewRequestWithContext(ctx, http.MethodGet, "/status/events"+query, nil))
+	return answer
+}
+
 func TestPage(t *testing.T) {
 	t.Parallel()
 	rollout := leading()
@@ -216,13 +226,9 @@ func TestReadersSeeWhatTheyMay(t *testing.T) {
 	}, func(t *testing.T, tc row) {
 		s := serve(facts)
 		s.withheld = tc.withheld
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel() // the stream ends after its first event
-		stream := httptest.NewRecorder()
-		s.ServeHTTP(stream, httptest.NewRequestWithContext(ctx, http.MethodGet, "/status/events"+tc.query, nil))
 		answers := map[string]string{
 			"/status": s.get(t, "/status"+tc.query).Body.String(), "/status.json": s.get(t, "/status.json"+tc.query).Body.String(),
-			"/status/events": stream.Body.String(),
+			"/status/events": s.firstEvent(t, tc.query).Body.String(),
 		}
 		for path, text := range answers {
 			for _, word := range tc.shown {
@@ -262,9 +268,7 @@ func TestHostileText(t *testing.T) {
 	query := "?q=" + url.QueryEscape("<script>alert(1)</script>")
 	for path, type_ := range map[string]string{"/status": "text/html; charset=utf-8", "/status" + query: "text/html; charset=utf-8", "/status.json": "application/json"} {
 		answer := s.get(t, path)
-		if got := answer.Header().Get("Content-Type"); got != type_ {
-			t.Errorf("GET %s is %s, want %s", path, got, type_)
-		}
+		expect.Equal(t, type_, answer.Header().Get("Content-Type"), "GET %s", path)
 		if path != "/status.json" {
 			expectHarmless(t, path, answer.Body.String())
 		} else {
@@ -282,10 +286,7 @@ func TestHostileText(t *testing.T) {
 		}
 	}
 
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // the stream ends after its first event
-	answer := httptest.NewRecorder()
-	s.ServeHTTP(answer, httptest.NewRequestWithContext(ctx, http.MethodGet, "/status/events", nil))
+	answer := s.firstEvent(t, "")
 	event, rest, _ := strings.Cut(answer.Body.String(), "\n\n")
 	if rest != "" || answer.Header().Get("Content-Type") != "text/event-stream" {
 		t.Errorf("%v, and after the first event comes %q", answer.Header(), rest)

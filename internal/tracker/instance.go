@@ -1,7 +1,6 @@
 package tracker
 
 import (
-	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -18,63 +17,14 @@ import (
 //	Register timed out, then Deregister     unknown while the Register may still be carried out
 //	was acknowledged
 //	any other error                         unknown
+//
+// Its parts are independent of each other, in parts.go. What concerns more than one of them is here.
 type Instance struct {
-	// want and told are of the last change, which began then; zero if there was none. told is also nil if the endpoint is another
-	// pod's by now.
-	want  lifecycle.Want
-	told  *registry.Instance
-	began time.Time
-	// since is the last acknowledgement. Older lists don't count.
-	since time.Time
-	// late are changes that failed and may still be carried out.
-	late map[lifecycle.Want]late
-	// entry is to be kept alive, unless it is being removed.
-	entry *entry
-	// mark is the registry's name in the entry, by the last Register or list.
-	mark string
-	// listed is set if a list has it and this process has made no change.
-	listed *Sighting
-	// removedAt is when it was taken out, with no Register tried since; or when another's entry for it went after that.
-	removedAt time.Time
-	// recordedRemoval is the same by another manager's record and clock.
-	recordedRemoval time.Time
-	// seen is when the registry last had an entry.
-	seen time.Time
-	// outAfterGone is when the application's entry was taken out, after its pod was gone.
-	outAfterGone time.Time
-	// postponed is the registry's last word when to come back.
-	postponed *Postponement
-
-	// wasIn: it has been in rotation, by an acknowledgement, an answer or a list.
-	wasIn bool
-	// acknowledged: so was the last change, and nothing has contradicted it.
-	acknowledged bool
-	// removing: its removal has begun, and it is not yet known to be absent.
-	removing bool
-	// unconfirmed: a change failed, and the registry has not been asked since.
-	unconfirmed bool
-	// returned: an application's entry that was out is in rotation again.
-	returned bool
-	// missing: an application's entry that was out was not there when last asked for.
-	missing bool
-	// given: clients were last given it by an entry that no Rollcall has written.
-	given bool
-}
-
-// late are the changes to one state that ended in an error.
-type late struct {
-	// until is when the last one that timed out can be carried out.
-	until time.Time
-	// failed: another was carried out soon after its answer, or not at all.
-	failed bool
-}
-
-// entry is what the registry has, by an acknowledgement or a record.
-type entry struct {
-	instance *registry.Instance
-	want     lifecycle.Want
-	// unlike is how it was last listed, if what clients see differs.
-	unlike *registry.Instance
+	asked
+	doubt
+	kept
+	out
+	seen
 }
 
 // Target is one instance in one registry.
@@ -117,23 +67,15 @@ func (s Sighting) want() lifecycle.Want {
 }
 
 // Known reports whether this process has changed it, or a list or answer has shown it. A record does not count.
-func (i Instance) Known() bool {
-	return i.Attempted() || i.listed != nil || !i.seen.IsZero()
-}
-
-// Attempted reports whether this process has changed it.
-func (i Instance) Attempted() bool { return i.want != "" }
+func (i Instance) Known() bool { return i.attempted() || i.listed != nil || !i.SeenAt.IsZero() }
 
 // shows returns the last change, else what a list shows, else nothing.
 func (i Instance) shows() (want lifecycle.Want, acknowledged bool) {
-	if !i.Attempted() && i.listed != nil {
+	if !i.attempted() && i.listed != nil {
 		return i.listed.want(), true
 	}
 	return i.want, i.acknowledged
 }
-
-// Stands reports whether the last change asked for that and was acknowledged.
-func (i Instance) Stands(want lifecycle.Want) bool { return i.acknowledged && i.want == want }
 
 // Serves reports whether clients are given it, by the last change, else a list, else the record.
 func (i Instance) Serves() bool {
@@ -144,75 +86,12 @@ func (i Instance) Serves() bool {
 	return known && want == lifecycle.InService
 }
 
-// Says is [Instance.Stands], and in rotation also with the same weight and metadata.
-func (i Instance) Says(want lifecycle.Want, in registry.Instance) bool {
-	return i.Stands(want) && (want != lifecycle.InService || i.told.Equal(in))
-}
+// gone reports whether the registry has no entry, and nothing can bring one back.
+func (i Instance) gone() bool { return i.Stands(lifecycle.Absent) && i.settled(Goal{}) }
 
-// WasInService reports whether it has been in rotation since this process leads.
-func (i Instance) WasInService() bool { return i.wasIn }
-
-// AskedOut reports whether the last change was to take it out, whatever came of it.
-func (i Instance) AskedOut() bool { return i.Attempted() && i.want != lifecycle.InService }
-
-// Settled reports whether the last change began after all that could undo it.
-func (i Instance) Settled() bool { return !i.began.Before(i.unsettledUntil()) }
-
-// settledAfter is when the last change must have begun, so that no change that timed out can undo it.
-func (i Instance) settledAfter(g Goal) time.Time {
-	if own := i.unsettledUntil(); own.After(g.Late) {
-		return own
-	}
-	return g.Late
-}
-
-func (i Instance) unsettledUntil() time.Time {
-	return i.landsUntil(func(want lifecycle.Want) bool { return want != i.want })
-}
-
-// LandsUntil is until when a change that timed out may still be carried out: one that puts it into service, or else one that takes it out.
-func (i Instance) LandsUntil(in bool) time.Time {
-	return i.landsUntil(func(want lifecycle.Want) bool { return (want == lifecycle.InService) == in })
-}
-
-func (i Instance) landsUntil(such func(lifecycle.Want) bool) (latest time.Time) {
-	for want, l := range i.late {
-		if such(want) && l.until.After(latest) {
-			latest = l.until
-		}
-	}
-	return latest
-}
-
-// PassedOn reports whether nothing of the pod's was left to change, so that no answer of a registry is about it.
-func (i Instance) PassedOn() bool { return i.acknowledged && i.told == nil }
-
-// AcknowledgedAt is the last acknowledgement to this process, or zero.
-func (i Instance) AcknowledgedAt() time.Time { return i.since }
-
-// SeenAt is when the registry last had an entry; zero if this process has found none.
-func (i Instance) SeenAt() time.Time { return i.seen }
-
-// OutAfterGone is when the application's entry was first taken out after its pod was gone, or zero.
-func (i Instance) OutAfterGone() time.Time { return i.outAfterGone }
-
-// Missing reports whether the application's entry, once out, was not there when last asked for: it may be at another address by now.
-func (i Instance) Missing() bool { return i.missing }
-
-// Returned reports whether the application's entry, once out, was found in rotation.
-func (i Instance) Returned() bool { return i.returned }
-
-// RemovedAt returns when it was taken out, maybe by another manager's record, and since when the drain counts here, whose clock may be
-// ahead. Both are zero if it was not. Recorded 10:00:00, ahead 2s: the drain counts from 10:00:02, or from our own call if that was sooner.
-func (i Instance) RemovedAt(ahead time.Duration) (recorded, counted time.Time) {
-	if i.recordedRemoval.IsZero() || i.removedAt.IsZero() {
-		return i.removedAt, i.removedAt
-	}
-	counted = i.recordedRemoval.Add(ahead)
-	if counted.After(i.removedAt) {
-		counted = i.removedAt
-	}
-	return i.recordedRemoval, counted
+// mayBeThere reports whether the registry has or may have an entry, also if only a record shows it.
+func (i Instance) mayBeThere() bool {
+	return i.entry != nil || i.listed != nil || i.attempted() && !i.gone()
 }
 
 // begin makes the outcome unknown.
@@ -221,9 +100,9 @@ func (i Instance) begin(want lifecycle.Want, told registry.Instance, now time.Ti
 		changed := told
 		i.told = &changed
 	}
-	i.want, i.began, i.acknowledged, i.listed, i.returned = want, now, false, nil, false
+	i.want, i.began, i.acknowledged, i.listed, i.Returned = want, now, false, nil, false
 	if want == lifecycle.InService {
-		i.removedAt, i.recordedRemoval = time.Time{}, time.Time{}
+		i.out = i.again()
 	}
 	return i
 }
@@ -237,20 +116,6 @@ func (i Instance) letGo() Instance {
 	return i
 }
 
-// stay keeps alive again what is not known to be removed.
-func (i Instance) stay() Instance {
-	i.removing = false
-	return i
-}
-
-// kept reports whether heartbeats are due.
-func (i Instance) kept() bool { return i.entry != nil && !i.removing }
-
-// mayBeThere reports whether the registry has or may have an entry, also if only a record shows it.
-func (i Instance) mayBeThere() bool {
-	return i.entry != nil || i.listed != nil || i.Attempted() && !(i.Stands(lifecycle.Absent) && i.Settled())
-}
-
 func (i Instance) acknowledge(now time.Time) Instance {
 	// A late Register can have put it in again since.
 	_, wasIn := i.late[lifecycle.InService]
@@ -258,7 +123,8 @@ func (i Instance) acknowledge(now time.Time) Instance {
 		i.removedAt = now
 	}
 	i.acknowledged = true
-	return i.landed(i.began, func(w lifecycle.Want) bool { return w == i.want }).known(now)
+	i.doubt = i.landed(i.began, func(w lifecycle.Want) bool { return w == i.want })
+	return i.known(now)
 }
 
 // passOn: another pod's application has the endpoint, so the registry's answers are not about this pod.
@@ -270,10 +136,10 @@ func (i Instance) passOn(now time.Time) Instance {
 
 // known notes what the registry has from then on.
 func (i Instance) known(since time.Time) Instance {
-	i.since, i.removing = since, false
+	i.AcknowledgedAt, i.removing = since, false
 	if i.want == lifecycle.InService {
-		i.mark, i.wasIn = i.told.Registry, true
-		i = i.saw(since)
+		i.mark, i.WasIn = i.told.Registry, true
+		i.seen = i.saw(since)
 	}
 	switch {
 	case i.want == lifecycle.Absent:
@@ -286,56 +152,9 @@ func (i Instance) known(since time.Time) Instance {
 	return i
 }
 
-// saw: asked then, the registry had an entry.
-func (i Instance) saw(asked time.Time) Instance {
-	if asked.After(i.seen) {
-		i.seen = asked
-	}
-	i.missing = false
-	return i
-}
-
-// fail: a change may be carried out until lands, unless that is zero.
+// fail: the change may be carried out until lands, unless that is zero.
 func (i Instance) fail(lands time.Time) Instance {
-	i.unconfirmed = true
-	if i.late = maps.Clone(i.late); i.late == nil {
-		i.late = map[lifecycle.Want]late{}
-	}
-	l := i.late[i.want]
-	if lands.IsZero() {
-		l.failed = true
-	} else if lands.After(l.until) { // an earlier one may have had a longer timeout
-		l.until = lands
-	}
-	i.late[i.want] = l
-	return i
-}
-
-// mayBeUndone: another pod's change to that state may be carried out until then.
-func (i Instance) mayBeUndone(want lifecycle.Want, until time.Time) Instance {
-	if i.late = maps.Clone(i.late); i.late == nil {
-		i.late = map[lifecycle.Want]late{}
-	}
-	l := i.late[want]
-	l.until = until
-	i.late[want], i.unconfirmed = l, true
-	return i
-}
-
-// landed drops late changes that ended before began, which settled what they did.
-func (i Instance) landed(began time.Time, over func(lifecycle.Want) bool) Instance {
-	before := i.late
-	i.late = nil
-	for want, l := range before {
-		l.failed = l.failed && !over(want)
-		if !began.Before(l.until) && !l.failed {
-			continue
-		}
-		if i.late == nil {
-			i.late = map[lifecycle.Want]late{}
-		}
-		i.late[want] = l
-	}
+	i.doubt = i.mayLand(i.want, lands)
 	return i
 }
 
@@ -345,50 +164,40 @@ func (i Instance) confirm(asked time.Time) Instance {
 	if _, wasIn := i.late[lifecycle.InService]; wasIn && i.want != lifecycle.InService {
 		i.removedAt = asked
 	}
+	i.doubt = i.landed(asked, func(lifecycle.Want) bool { return true })
 	i.unconfirmed = false
-	return i.landed(asked, func(lifecycle.Want) bool { return true })
+	return i
 }
 
-// contradict: the registry had something else.
+// contradict: the registry had something else. The drain begins again if clients are given it.
 func (i Instance) contradict(state registry.State) Instance {
 	i.acknowledged = false
-	return i.drainAnew(state)
+	if state == registry.InService {
+		i.out, i.WasIn = i.again(), true
+	}
+	return i
 }
 
 // answered reports whether an application's entry, asked for then, differs from what was acknowledged. If it must be out, absent is fine.
 func (i Instance) answered(state registry.State, asked time.Time) (after Instance, differs bool) {
 	in := state == registry.InService
 	if state != registry.Absent {
-		i = i.saw(asked)
+		i.seen = i.saw(asked)
 	}
-	if !i.acknowledged || i.since.After(asked) || in == (i.want == lifecycle.InService) {
-		i.missing = i.missing || state == registry.Absent && i.acknowledged && i.want != lifecycle.InService
+	if !i.acknowledged || i.AcknowledgedAt.After(asked) || in == (i.want == lifecycle.InService) {
+		i.Missing = i.Missing || state == registry.Absent && i.acknowledged && i.want != lifecycle.InService
 		return i, false
 	}
-	i.acknowledged, i.returned = false, in
-	return i.drainAnew(state), true
-}
-
-// drainAnew restarts the drain if clients are given it.
-func (i Instance) drainAnew(state registry.State) Instance {
-	if state == registry.InService {
-		i.removedAt, i.recordedRemoval, i.wasIn = time.Time{}, time.Time{}, true
-	}
-	return i
+	i.Returned = in
+	return i.contradict(state), true
 }
 
 // givenNoMore: another's entry for it has gone, just now at the latest, so the drain begins.
 func (i Instance) givenNoMore(now time.Time) Instance {
-	if i.given && i.AskedOut() {
-		i.removedAt, i.recordedRemoval = now, time.Time{}
+	if i.AskedOut() {
+		i.removedAt, i.recorded = now, time.Time{}
 	}
 	i.given = false
-	return i
-}
-
-// recall takes the pod's record. If the record lies, the registry has no such entry, or a harmless one.
-func (i Instance) recall(want lifecycle.Want, in registry.Instance, now time.Time) Instance {
-	i.since, i.entry = now, &entry{instance: &in, want: want}
 	return i
 }
 
@@ -396,48 +205,34 @@ func (i Instance) recall(want lifecycle.Want, in registry.Instance, now time.Tim
 // this clock, which is ahead of the record's.
 func (i Instance) recallRemoval(at time.Time, ahead time.Duration) Instance {
 	earliest := at.Add(min(ahead, 0))
-	if i.Attempted() || i.listed != nil && i.listed.State == registry.InService && !earliest.After(i.listed.AsOf) {
+	if i.attempted() || i.listed != nil && i.listed.State == registry.InService && !earliest.After(i.listed.AsOf) {
 		return i
 	}
-	i.recordedRemoval = at
+	i.recorded = at
 	return i
 }
 
 // sight takes a listed entry. It reports whether to visit the pod, and whether the entry differs from what was acknowledged.
 func (i Instance) sight(s Sighting) (after Instance, look, differs bool) {
-	if i.since.After(s.AsOf) {
+	if i.AcknowledgedAt.After(s.AsOf) {
 		return i, false, false
 	}
-	if i.mark = s.Instance.Registry; i.removing {
+	i.mark = s.Instance.Registry
+	if i.removing {
 		return i, false, false
 	}
 	differs = i.entry != nil || i.acknowledged
 	if i.entry != nil {
 		var agrees bool
-		if i.entry, agrees = i.entry.compared(s); agrees {
+		i.entry, agrees = i.entry.compared(s)
+		if agrees {
 			return i, false, false
 		}
 	}
-	i.acknowledged = false
-	if !i.Attempted() {
+	if !i.attempted() {
 		i.listed = &s
 	}
-	return i.drainAnew(s.State), true, differs
-}
-
-// compared reports whether the list agrees. If a second call did not change what clients see, the registry has no place for it: a weight
-// in a registry without weights, for example.
-func (e *entry) compared(s Sighting) (after *entry, agrees bool) {
-	switch {
-	case e.want != s.want():
-		return e, false
-	case e.want != lifecycle.InService, e.unlike != nil && e.unlike.Equal(s.Instance):
-		return e, true
-	case e.instance.Equal(s.Instance):
-		return &entry{instance: e.instance, want: e.want}, true
-	default:
-		return &entry{instance: e.instance, want: e.want, unlike: &s.Instance}, false
-	}
+	return i.contradict(s.State), true, differs
 }
 
 // miss: asked then, the registry had no entry. It reports whether clients need it; if it is out, none is needed.
@@ -445,12 +240,12 @@ func (i Instance) miss(asked time.Time) (after Instance, missed bool) {
 	if i.listed != nil && !i.listed.AsOf.After(asked) {
 		i.listed = nil
 	}
-	if i.entry == nil || i.since.After(asked) {
+	if i.entry == nil || i.AcknowledgedAt.After(asked) {
 		return i, false
 	}
 	missed = i.entry.want == lifecycle.InService && !i.removing
 	i.entry = nil
-	if missed && i.want == lifecycle.InService {
+	if missed {
 		i.acknowledged = false
 	}
 	return i, missed
@@ -462,10 +257,4 @@ func (i Instance) adopt(told registry.Instance) Instance {
 	i = i.begin(lifecycle.InService, told, asOf)
 	i.acknowledged = true
 	return i.known(asOf)
-}
-
-// doubt: nobody has watched the entry for a while.
-func (i Instance) doubt() Instance {
-	i.acknowledged, i.removedAt, i.recordedRemoval = false, time.Time{}, time.Time{}
-	return i
 }

@@ -36,7 +36,7 @@ func (k Known) All() iter.Seq2[lifecycle.Key, Instance] {
 func (k Known) Any() bool { return k.contains(Instance.Known) }
 
 // WasInService reports whether an instance has been in rotation since this process leads.
-func (k Known) WasInService() bool { return k.contains(Instance.WasInService) }
+func (k Known) WasInService() bool { return k.contains(func(i Instance) bool { return i.WasIn }) }
 
 // AskedOut reports whether a registry was asked to take an instance out, and may have.
 func (k Known) AskedOut() bool { return k.contains(Instance.AskedOut) }
@@ -48,11 +48,7 @@ func (k Known) contains(such func(Instance) bool) bool {
 // LandsUntil is until when a change of any instance may still be carried out.
 func (k Known) LandsUntil() (latest time.Time) {
 	for _, n := range k.instances {
-		for _, in := range []bool{true, false} {
-			if until := n.LandsUntil(in); until.After(latest) {
-				latest = until
-			}
-		}
+		latest = later(latest, n.landsUntil(func(lifecycle.Want) bool { return true }))
 	}
 	return latest
 }
@@ -76,7 +72,7 @@ func (k Known) Renamed(registry string) string { return cmp.Or(k.renamed[registr
 // replaced it.
 func (k Known) Mark(in lifecycle.Key) string {
 	i := k.Of(in)
-	if mark := cmp.Or(i.mark, in.Registry); mark == in.Registry || !i.Attempted() {
+	if mark := cmp.Or(i.mark, in.Registry); mark == in.Registry || !i.attempted() {
 		return mark
 	}
 	return ""

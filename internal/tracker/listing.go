@@ -57,40 +57,45 @@ type Comparison struct {
 func (t *Tracker) Compare(l Listing) Comparison {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.forgetUnopened(l)
-	t.noteShown(l)
-	t.noteForeign(l)
-	var result Comparison
+	c := comparison{Tracker: t, Listing: l}
+	c.forgetUnopened()
+	t.lists.note(l)
+	c.noteForeign()
 	listed := make(map[types.UID]map[lifecycle.Key]bool, len(l.Entries))
 	for _, e := range l.Entries {
-		uid, writtenUnder := types.UID(e.UID), t.writtenUnder(e, l, &result)
-		if e.Registry == "" {
-			e.Registry = l.Registry
-		}
+		uid, writtenUnder := types.UID(e.UID), c.writtenUnder(e)
+		e.Registry = cmp.Or(e.Registry, l.Registry)
 		target := Target{Registry: l.Registry, Instance: e.Instance}
 		if listed[uid] == nil {
 			listed[uid] = map[lifecycle.Key]bool{}
 		}
 		listed[uid][target.Key()] = true
-		if t.hasLeft(uid, target.Key(), l.asOf()) {
+		if c.hasLeft(uid, target.Key()) {
 			continue
 		}
-		result.Standing = append(result.Standing, e)
+		c.found.Standing = append(c.found.Standing, e)
 		if writtenUnder == l.Registry {
-			t.sight(target, e, l, &result)
+			c.sight(target, e)
 		}
 	}
-	result.Missing = t.missing(l, listed)
-	return result
+	c.found.Missing = c.missing(listed)
+	return c.found
+}
+
+// comparison is one list while it is compared, which needs the lock.
+type comparison struct {
+	*Tracker
+	Listing
+
+	found Comparison
 }
 
 // missing are in rotation and not listed, and would have been.
-func (t *Tracker) missing(l Listing, listed map[types.UID]map[lifecycle.Key]bool) (missing []Seen) {
-	missed := func(i Instance) (Instance, bool) { return i.miss(l.asOf()) }
-	of := lifecycle.Source{Registry: l.Registry}
-	for uid, p := range t.pods {
+func (c *comparison) missing(listed map[types.UID]map[lifecycle.Key]bool) (missing []Seen) {
+	missed := func(i Instance) (Instance, bool) { return i.miss(c.asOf()) }
+	for uid, p := range c.pods {
 		for _, n := range p.instances {
-			if n.Source() == of && l.Coverage.Has(n.Service) && !listed[uid][n.Key] && t.hear(p, n.Key, missed) {
+			if n.Source() == ofRollcall(c.Registry) && c.Coverage.Has(n.Service) && !listed[uid][n.Key] && c.hear(p, n.Key, missed) {
 				missing = append(missing, Seen{Pod: p.id, In: n.Key, Want: lifecycle.InService})
 			}
 		}
@@ -98,52 +103,68 @@ func (t *Tracker) missing(l Listing, listed map[types.UID]map[lifecycle.Key]bool
 	return missing
 }
 
-// hasLeft reports whether it was acknowledged to be absent after the list. Needs the lock, as does all below.
-func (t *Tracker) hasLeft(uid types.UID, in lifecycle.Key, asOf time.Time) bool {
-	if p := t.pods[uid]; p != nil {
+// hasLeft reports whether it was acknowledged to be absent after the list.
+func (c *comparison) hasLeft(uid types.UID, in lifecycle.Key) bool {
+	if p := c.pods[uid]; p != nil {
 		i, _ := p.instances.get(in)
-		return i.Stands(lifecycle.Absent) && i.since.After(asOf)
+		return i.Stands(lifecycle.Absent) && i.AcknowledgedAt.After(c.asOf())
 	}
-	return t.closed[uid].After(asOf)
+	return c.closed[uid].After(c.asOf())
 }
 
-func (t *Tracker) sight(target Target, e registry.Entry, l Listing, result *Comparison) {
+func (c *comparison) sight(target Target, e registry.Entry) {
 	in := target.Key()
-	p := t.add(target.Pod())
-	if !p.opened {
-		result.Unknown = append(result.Unknown, e)
-	}
+	p := c.add(target.Pod())
 	i, _ := p.instances.get(in)
-	i, look, differs := i.sight(Sighting{Instance: e.Instance, State: e.State, AsOf: l.asOf(), Confirms: l.Confirms})
+	i, look, differs := i.sight(Sighting{Instance: e.Instance, State: e.State, AsOf: c.asOf(), Confirms: c.Confirms})
 	p.instances.set(in, i)
-	if look && p.opened {
-		t.look(&t.doubtful, p.id)
+	switch {
+	case !p.opened:
+		c.found.Unknown = append(c.found.Unknown, e)
+		return
+	case look:
+		c.doubts.add(&c.doubts.doubtful, p.id)
 	}
-	if differs && p.opened {
-		result.Different++
-	}
-}
-
-// noteShown notes a list as of a time after the earlier leaders.
-func (t *Tracker) noteShown(l Listing) {
-	if t.leads.IsZero() || l.Asked.Before(t.leads) { // the list that was asked for first may be compared last
-		t.leads = l.Asked
-	}
-	if !l.asOf().Before(t.leads) {
-		t.shown = maps.Clone(t.shown) // which is known to the pods as it was
-		t.shown[l.Registry] = l.Coverage
-	}
-	if l.Asked.After(t.asked[l.Registry]) {
-		t.asked[l.Registry] = l.Asked
+	if differs {
+		c.found.Different++
 	}
 }
 
-// Foreign is an entry of a service by which clients are given an endpoint, and which this configuration does not manage.
-type Foreign struct {
-	Endpoint lifecycle.Endpoint
-	// Tagged is what the registry calls it if it has this cluster's ownership tag, where the driver does not write one: the options were
-	// others, or somebody copied it. Empty if somebody else wrote it.
-	Tagged string
+// listings are what all lists have shown.
+type listings struct {
+	// leads is when this leader first asked for a list: earlier leaders' calls had ended. shown is what each registry has listed since.
+	leads time.Time
+	shown map[string]lifecycle.Coverage
+	// asked is when the last list of each registry was asked for.
+	asked map[string]time.Time
+	// renamed maps former names in entries to present ones.
+	renamed map[string]string
+	// foreign is each registry's last list of them. number counts all lists.
+	foreign map[string]foreign
+	number  int
+}
+
+// note notes a list as of a time after the earlier leaders.
+func (ls *listings) note(l Listing) {
+	if ls.leads.IsZero() || l.Asked.Before(ls.leads) { // the list that was asked for first may be compared last
+		ls.leads = l.Asked
+	}
+	if !l.asOf().Before(ls.leads) {
+		ls.shown = maps.Clone(ls.shown) // which is known to the pods as it was
+		ls.shown[l.Registry] = l.Coverage
+	}
+	ls.asked[l.Registry] = later(ls.asked[l.Registry], l.Asked)
+	ls.number++
+}
+
+// shownTo are the lists that could have the pod's entries.
+func (ls *listings) shownTo(p *pod) map[string]lifecycle.Coverage {
+	if p.joined.IsZero() {
+		return ls.shown
+	}
+	shown := maps.Clone(ls.shown)
+	maps.DeleteFunc(shown, func(registry string, _ lifecycle.Coverage) bool { return !ls.asked[registry].After(p.joined) })
+	return shown
 }
 
 // foreign are one list's, of which there may be many more than pods.
@@ -155,7 +176,7 @@ type foreign struct {
 	number int
 }
 
-// entryOfOthers is a [Foreign] by its endpoint.
+// entryOfOthers is a [lifecycle.Foreign] by its endpoint.
 type entryOfOthers struct {
 	service lifecycle.Service
 	tagged  string
@@ -190,7 +211,7 @@ func (f foreign) of(p *pod, in lifecycle.Key) []entryOfOthers {
 }
 
 // around are those under the service at any endpoint of the pod by which clients reach the same.
-func (f foreign) around(p *pod, in lifecycle.Key) (around []Foreign) {
+func (f foreign) around(p *pod, in lifecycle.Key) (around []lifecycle.Foreign) {
 	if len(f.at) == 0 {
 		return nil
 	}
@@ -199,7 +220,7 @@ func (f foreign) around(p *pod, in lifecycle.Key) (around []Foreign) {
 		in.Address, in.Port = at.Address, at.Port
 		for _, one := range f.of(p, in) {
 			if one.service == in.Service {
-				around = append(around, Foreign{Endpoint: at, Tagged: one.tagged})
+				around = append(around, lifecycle.Foreign{Endpoint: at, Tagged: one.tagged})
 			}
 		}
 	}
@@ -236,31 +257,30 @@ func (f foreign) keep(before foreign, misses func(lifecycle.Service) bool) {
 		}
 	}
 	for name := range before.ipv6 {
-		f.ipv6[name] = f.ipv6[name] || misses(name)
+		if misses(name) {
+			f.ipv6[name] = true
+		}
 	}
 }
 
 // noteForeign keeps the foreign entries of all endpoints, since some of a pod's instances are known only later, and queues pods for which
 // they changed.
-func (t *Tracker) noteForeign(l Listing) {
-	t.lists++
-	before, now := t.foreign[l.Registry], foreignOf(l, t.lists)
-	if l.Coverage.Template != "" { // what was seen in a place that does not answer now may be there
-		now.keep(before, l.Coverage.Misses)
-	}
+func (c *comparison) noteForeign() {
+	before, now := c.lists.foreign[c.Registry], foreignOf(c.Listing, c.lists.number)
+	now.keep(before, c.Coverage.Misses) // what was seen in a place that does not answer now may be there
 	for _, ofOne := range now.at {
 		slices.SortFunc(ofOne, func(a, b entryOfOthers) int {
 			return cmp.Or(cmp.Compare(a.service, b.service), cmp.Compare(a.tagged, b.tagged))
 		})
 	}
-	t.foreign[l.Registry] = now
+	c.lists.foreign[c.Registry] = now
 	if before.isEmpty() && now.isEmpty() {
 		return
 	}
-	for _, p := range t.pods {
+	for _, p := range c.pods {
 		for _, n := range p.instances {
-			if p.opened && n.Registry == l.Registry && foreignDiffers(p, n.Key, before, now) {
-				t.look(&t.doubtful, p.id)
+			if p.opened && n.Registry == c.Registry && foreignDiffers(p, n.Key, before, now) {
+				c.doubts.add(&c.doubts.doubtful, p.id)
 			}
 		}
 	}
@@ -272,31 +292,31 @@ func foreignDiffers(p *pod, in lifecycle.Key, before, now foreign) bool {
 }
 
 // writtenUnder returns the entry's registry by its present name.
-func (t *Tracker) writtenUnder(e registry.Entry, l Listing, result *Comparison) string {
-	if l.Names[e.Registry] {
+func (c *comparison) writtenUnder(e registry.Entry) string {
+	if c.Names[e.Registry] {
 		return e.Registry
 	}
-	if e.Registry != "" && (e.ClusterUID == "" || e.ClusterUID == l.ClusterUID) {
-		if t.renamed[e.Registry] == "" {
-			result.Renamed = append(result.Renamed, e.Registry)
+	if e.Registry != "" && (e.ClusterUID == "" || e.ClusterUID == c.ClusterUID) {
+		if c.lists.renamed[e.Registry] == "" {
+			c.found.Renamed = append(c.found.Renamed, e.Registry)
 		}
-		t.renamed = maps.Clone(t.renamed) // as above
-		t.renamed[e.Registry] = l.Registry
+		c.lists.renamed = maps.Clone(c.lists.renamed) // as above
+		c.lists.renamed[e.Registry] = c.Registry
 	}
-	return l.Registry
+	return c.Registry
 }
 
 // forgetUnopened: of pods not yet reconciled, only the last list of a place counts.
-func (t *Tracker) forgetUnopened(l Listing) {
-	for uid, p := range t.pods {
+func (c *comparison) forgetUnopened() {
+	for uid, p := range c.pods {
 		if p.opened {
 			continue
 		}
 		p.instances = slices.DeleteFunc(slices.Clone(p.instances), func(n named) bool {
-			return n.Registry == l.Registry && !l.Coverage.Misses(n.Service)
+			return n.Registry == c.Registry && !c.Coverage.Misses(n.Service)
 		})
 		if len(p.instances) == 0 && !p.born && p.joined.IsZero() && p.last == nil {
-			delete(t.pods, uid)
+			delete(c.pods, uid)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // scene is a pod that is looked at, to which steps happen one after the other, a second each.
@@ -83,11 +84,12 @@ func TestCompare(t *testing.T) {
 	isIn, isOut := outcome{standing: 1, stands: lifecycle.InService}, outcome{standing: 1, stands: lifecycle.OutOfService}
 	differs, isMissing := outcome{different: 1, doubtful: 1, standing: 1}, outcome{missing: 1, missed: 1}
 	isBoth := outcome{doubtful: 1, standing: 2, stands: lifecycle.InService}
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		steps  []step
 		want   outcome
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"as it was acknowledged":   {"nothing is to be done", []step{registered, lists(in, 7)}, isIn},
 		"taken out":                {"somebody has done it", []step{registered, lists(out, 7)}, differs},
 		"with another weight":      {"somebody has changed it", []step{registered, lists(in, 3)}, differs},
@@ -125,20 +127,17 @@ func TestCompare(t *testing.T) {
 		"not in a list of before": {
 			"the change counts", []step{registered, lists(absent, 0, old)}, outcome{stands: lifecycle.InService},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := play(tc.steps)
-			missed, doubtful := s.tr.TakeDoubted()
-			got := outcome{s.found.Different, len(s.found.Missing), len(missed), len(doubtful), len(s.found.Standing), ""}
-			if want, acknowledged := s.pod.Standing(key()).shows(); acknowledged && s.pod.Standing(key()).Attempted() {
-				got.stands = want
-			}
-			if got != tc.want {
-				t.Errorf("got %+v, want %+v: %s", got, tc.want, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		s := play(tc.steps)
+		missed, doubtful := s.tr.TakeDoubted()
+		got := outcome{s.found.Different, len(s.found.Missing), len(missed), len(doubtful), len(s.found.Standing), ""}
+		if want, acknowledged := s.pod.Standing(key()).shows(); acknowledged && s.pod.Standing(key()).attempted() {
+			got.stands = want
+		}
+		if got != tc.want {
+			t.Errorf("got %+v, want %+v: %s", got, tc.want, tc.reason)
+		}
+	})
 }
 
 func TestAdopt(t *testing.T) {
@@ -146,11 +145,12 @@ func TestAdopt(t *testing.T) {
 	const in, out, absent = registry.InService, registry.OutOfService, registry.Absent
 	confirms := func(l *Listing) { l.Confirms = true }
 	starts := func(s *scene) { s.tr = New() } // a process that has come to no pod
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		steps  []step
 		want   bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"in service":                    {"a new manager need not register it", []step{lists(in, 7, confirms)}, true},
 		"in a list that confirms not":   {"it may be stale, or the entry another process's", []step{lists(in, 7)}, false},
 		"out of service":                {"the pod is to be in service", []step{lists(out, 7, confirms)}, false},
@@ -160,21 +160,18 @@ func TestAdopt(t *testing.T) {
 		"out, and then in service":      {"the youngest list counts", []step{lists(out, 7, confirms), lists(in, 7, confirms)}, true},
 		"in service, and then missing":  {"the youngest list counts", []step{lists(in, 7, confirms), lists(absent, 0)}, false},
 		"missing before the first look": {"the same", []step{starts, lists(in, 7, confirms), lists(absent, 0)}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := play(tc.steps)
-			pod := s.tr.Open(Target{Instance: told(7)}.Pod())
-			got := pod.Adopt(Target{Registry: "default", Instance: told(7)})
-			stands := pod.Standing(key())
-			if got != tc.want || stands.Says(lifecycle.InService, told(7)) != tc.want || stands.AcknowledgedAt().Equal(s.now) != tc.want {
-				t.Errorf("adopted %t: %+v, want %t: %s", got, stands, tc.want, tc.reason)
-			}
-			if kept := len(s.tr.Kept("default")); (kept == 1) != tc.want {
-				t.Errorf("%d entries are kept alive: %s", kept, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		s := play(tc.steps)
+		pod := s.tr.Open(Target{Instance: told(7)}.Pod())
+		got := pod.Adopt(Target{Registry: "default", Instance: told(7)})
+		stands := pod.Standing(key())
+		if got != tc.want || stands.Says(lifecycle.InService, told(7)) != tc.want || stands.AcknowledgedAt.Equal(s.now) != tc.want {
+			t.Errorf("adopted %t: %+v, want %t: %s", got, stands, tc.want, tc.reason)
+		}
+		if kept := len(s.tr.Kept("default")); (kept == 1) != tc.want {
+			t.Errorf("%d entries are kept alive: %s", kept, tc.reason)
+		}
+	})
 }
 
 // TestCompareBeforeTheFirstLook: whether such a pod is there has to be found out.
@@ -184,8 +181,8 @@ func TestCompareBeforeTheFirstLook(t *testing.T) {
 	for looks := range 2 {
 		got := tr.Compare(listed(registry.InService, epoch()))
 		_, doubtful := tr.TakeDoubted()
-		if len(got.Unknown) != 1-looks || len(doubtful) != looks || len(tr.Signal()) != looks {
-			t.Errorf("after %d looks: got %+v, and %v are to be looked at, with %d signals", looks, got, doubtful, len(tr.Signal()))
+		if len(got.Unknown) != 1-looks || len(doubtful) != looks || len(tr.Signal) != looks {
+			t.Errorf("after %d looks: got %+v, and %v are to be looked at, with %d signals", looks, got, doubtful, len(tr.Signal))
 		}
 		tr.Open(Target{Instance: in()}.Pod())
 	}
@@ -224,6 +221,17 @@ func TestShownByTheListThatWasAskedForFirst(t *testing.T) {
 	}
 }
 
+// TestShownOnceAListCanNotBeOlder: what a registry lists may be from before this process led.
+func TestShownOnceAListCanNotBeOlder(t *testing.T) {
+	t.Parallel()
+	tr := New()
+	p := tr.Open(lifecycle.PodID{UID: "1"})
+	for _, later := range []time.Duration{0, time.Minute} {
+		tr.Compare(Listing{Registry: "default", Asked: epoch().Add(later), Staleness: time.Minute})
+		expect.Equal(t, later > 0, p.Known().Listed("default"), "a list %s after the first shows what leaders before this one left", later)
+	}
+}
+
 // TestForeignNames: an instance need not be known when the list comes that has its endpoint.
 func TestForeignNames(t *testing.T) {
 	t.Parallel()
@@ -253,13 +261,14 @@ func TestForeignNames(t *testing.T) {
 		}
 	}
 	begun := func(s *scene) { s.pod.Begin(key(), lifecycle.InService, told(7), s.now) }
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason   string
 		steps    []step
 		registry string
 		want     string
 		looks    bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"no instance is known":             {"it may be known later", []step{has("web", "api")}, "default", "[api web]", false},
 		"before the first look":            {"a leader's first list comes before that", []step{starts, has("web"), opens}, "default", "[web]", false},
 		"of a pod that came after":         {"whoever had its address before", []step{starts, has("web"), comes, opens}, "default", "[]", false},
@@ -274,23 +283,20 @@ func TestForeignNames(t *testing.T) {
 		"with our tag, of another section": {"its registry is asked about it", []step{begun, copied("new")}, "default", "[]", false},
 		"with our tag, an application's":   {"the application did not write it", []step{begun, copied("default")}, "default by app", "[web]", true},
 		"the application's, another name":  {"it is not found by the pod's", []step{has("api")}, "default by app", "[api]", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := play(tc.steps)
-			at := key()
-			var byApp bool
-			if at.Registry, byApp = strings.CutSuffix(tc.registry, " by app"); byApp {
-				at.Writer = lifecycle.Application
-			}
-			if got := fmt.Sprint(s.pod.ForeignNames(at)); got != tc.want {
-				t.Errorf("got %s, want %s: %s", got, tc.want, tc.reason)
-			}
-			if _, doubtful := s.tr.TakeDoubted(); len(doubtful) > 0 != tc.looks {
-				t.Errorf("%v are to be looked at, want any: %t: %s", doubtful, tc.looks, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		s := play(tc.steps)
+		at := key()
+		var byApp bool
+		if at.Registry, byApp = strings.CutSuffix(tc.registry, " by app"); byApp {
+			at.Writer = lifecycle.Application
+		}
+		if got := fmt.Sprint(s.pod.ForeignNames(at)); got != tc.want {
+			t.Errorf("got %s, want %s: %s", got, tc.want, tc.reason)
+		}
+		if _, doubtful := s.tr.TakeDoubted(); len(doubtful) > 0 != tc.looks {
+			t.Errorf("%v are to be looked at, want any: %t: %s", doubtful, tc.looks, tc.reason)
+		}
+	})
 }
 
 // TestForeignIsKeptOnlyOfListedRegistries: a record, which a tenant can write, names registries that there never were.
@@ -302,8 +308,8 @@ func TestForeignIsKeptOnlyOfListedRegistries(t *testing.T) {
 		return []Target{{Registry: "forged", Instance: in()}, {Registry: "default", Instance: in()}}
 	}, epoch())
 	opens()
-	if len(tr.foreign) > 0 {
-		t.Errorf("%d registries are kept, want none: no list has come", len(tr.foreign))
+	if len(tr.lists.foreign) > 0 {
+		t.Errorf("%d registries are kept, want none: no list has come", len(tr.lists.foreign))
 	}
 }
 
@@ -315,11 +321,12 @@ func TestMark(t *testing.T) {
 	begun := func(s *scene) { s.pod.Begin(key(), lifecycle.InService, told(7), s.now) }
 	marked := func(l *Listing) { l.Entries[0].Registry = "former" }
 	old := func(l *Listing) { l.Staleness, l.Entries[0].Registry = 2*time.Second, "former" }
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		steps  []step
 		want   string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"nothing known":           {"no list has it", nil, "default"},
 		"registered":              {"it was written so", []step{registered}, "default"},
 		"listed":                  {"another process wrote it", []step{lists(in, 7, marked)}, "former"},
@@ -330,14 +337,11 @@ func TestMark(t *testing.T) {
 		"listed, begun, removed":  {"it may be written yet", []step{lists(in, 7, marked), begun, removed}, ""},
 		"listed, then registered": {"that has changed the mark", []step{lists(in, 7, marked), registered}, "default"},
 		"listed before":           {"the change counts", []step{registered, lists(in, 7, old)}, "default"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := play(tc.steps).pod.Known().Mark(key()); got != tc.want {
-				t.Errorf("got %q, want %q: %s", got, tc.want, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		if got := play(tc.steps).pod.Known().Mark(key()); got != tc.want {
+			t.Errorf("got %q, want %q: %s", got, tc.want, tc.reason)
+		}
+	})
 }
 
 // covering has a list of places, and whether each answered.
@@ -351,34 +355,32 @@ func TestListThatDoesNotCoverAPlaceProvesNothingOfIt(t *testing.T) {
 	t.Parallel()
 	at := key()
 	at.Service = "old/web"
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason   string
 		coverage func(*Listing)
 		missing  int
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"it answered":      {"the entry is not there", covering(map[string]bool{"old": true}), 1},
 		"it did not":       {"what it has is not known", covering(map[string]bool{"old": false, "new": true}), 0},
 		"it was not asked": {"the same", covering(map[string]bool{"new": true}), 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			in := told(7)
-			in.Service = string(at.Service)
-			s := play([]step{func(s *scene) {
-				s.pod.Begin(at, lifecycle.InService, in, s.now)
-				s.pod.Acknowledged(at, s.now)
-			}, lists(registry.Absent, 0, tc.coverage)})
-			if got := len(s.found.Missing); got != tc.missing {
-				t.Errorf("%d are missing, want %d: %s", got, tc.missing, tc.reason)
-			}
-			if kept := len(s.tr.Kept("default")); kept != 1-tc.missing {
-				t.Errorf("%d entries are kept alive, want %d: %s", kept, 1-tc.missing, tc.reason)
-			}
-			if stands := s.pod.Standing(at).Stands(lifecycle.InService); stands != (tc.missing == 0) {
-				t.Errorf("acknowledged: %t: %s", stands, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		in := told(7)
+		in.Service = string(at.Service)
+		s := play([]step{func(s *scene) {
+			s.pod.Begin(at, lifecycle.InService, in, s.now)
+			s.pod.Acknowledged(at, s.now)
+		}, lists(registry.Absent, 0, tc.coverage)})
+		if got := len(s.found.Missing); got != tc.missing {
+			t.Errorf("%d are missing, want %d: %s", got, tc.missing, tc.reason)
+		}
+		if kept := len(s.tr.Kept("default")); kept != 1-tc.missing {
+			t.Errorf("%d entries are kept alive, want %d: %s", kept, 1-tc.missing, tc.reason)
+		}
+		if stands := s.pod.Standing(at).Stands(lifecycle.InService); stands != (tc.missing == 0) {
+			t.Errorf("acknowledged: %t: %s", stands, tc.reason)
+		}
+	})
 }
 
 // TestShownIsWhatListsCover: an earlier leader may have registered a pod in a place that did not answer.
@@ -416,25 +418,26 @@ func TestPlaceThatDoesNotAnswerKeepsWhatWasSeenThere(t *testing.T) {
 		Service: string(at.Service), Address: at.Address, Port: at.Port, Metadata: map[string]string{registry.MetaIPv6: "fd00::1"},
 	}}
 	answers, fails := map[string]bool{"a": true}, map[string]bool{"a": false, "b": true}
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		steps  []step
 		want   bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"it answers":                  {"it is there", []step{has(answers, there)}, true},
 		"it fails":                    {"it may be there", []step{has(answers, there), has(fails)}, true},
 		"it fails twice":              {"the same", []step{has(answers, there), has(fails), has(fails)}, true},
 		"it answers again":            {"it is gone", []step{has(answers, there), has(fails), has(answers)}, false},
 		"nobody asks for it any more": {"no pod can be given there", []step{has(answers, there), has(map[string]bool{"b": true})}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := play(tc.steps)
-			if got := len(s.pod.Foreign(at)) > 0; got != tc.want || s.pod.ForeignIPv6(at) != tc.want {
-				t.Errorf("foreign: %t, want %t: %s", got, tc.want, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		s := play(tc.steps)
+		if got := len(s.pod.Foreign(at)) > 0; got != tc.want || s.pod.ForeignIPv6(at) != tc.want {
+			t.Errorf("foreign: %t, want %t: %s", got, tc.want, tc.reason)
+		}
+		if !tc.want && !s.tr.lists.foreign["default"].isEmpty() {
+			t.Errorf("something of it is kept: %s", tc.reason)
+		}
+	})
 }
 
 // TestUnopenedPodsKeepWhatAPlaceListedThatDoesNotAnswer: a new leader may not have come to the pod yet.
@@ -465,11 +468,12 @@ func TestWhereabouts(t *testing.T) {
 	recorded := func(s *scene) {
 		s.pod.Recall(lifecycle.InService, func() []Target { return []Target{{Registry: "default", Instance: told(7)}} }, s.now)
 	}
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		steps  []step
 		there  bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"nothing known":      {"it may be anywhere", nil, false},
 		"recorded":           {"heartbeats keep it there", []step{recorded}, true},
 		"registered":         {"it is there", []step{acknowledged(lifecycle.InService, 7)}, true},
@@ -477,18 +481,15 @@ func TestWhereabouts(t *testing.T) {
 		"of unknown outcome": {"it may be there", []step{func(s *scene) { s.pod.Begin(key(), lifecycle.InService, told(7), s.now) }}, true},
 		"listed":             {"it is there", []step{lists(registry.OutOfService, 7)}, true},
 		"removed":            {"it is not", []step{acknowledged(lifecycle.InService, 7), acknowledged(absent, 7)}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := play(tc.steps)
-			if got := s.tr.Whereabouts("default")[s.pod.pod.id.Namespace]["web"]; got != tc.there {
-				t.Errorf("got %t, want %t: %s", got, tc.there, tc.reason)
-			}
-			if others := s.tr.Whereabouts("other"); len(others) > 0 {
-				t.Errorf("another registry has %v", others)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		s := play(tc.steps)
+		if got := s.tr.Whereabouts("default")[s.pod.pod.id.Namespace]["web"]; got != tc.there {
+			t.Errorf("got %t, want %t: %s", got, tc.there, tc.reason)
+		}
+		if others := s.tr.Whereabouts("other"); len(others) > 0 {
+			t.Errorf("another registry has %v", others)
+		}
+	})
 }
 
 // TestJoined: a list that was asked for before the pod's namespace was taken in had no entry of it, whatever the registry has.

@@ -77,6 +77,8 @@ type Postponement struct {
 	Through any
 	Until   time.Time
 	Reason  reason.Reason
+	// Case tells it from others of the same reason.
+	Case    string
 	Message string
 	// Late: as the reason had it when it was reported.
 	Late bool
@@ -95,50 +97,35 @@ type Postponement struct {
 // Change and Ask become Wait if the registry asked to come back later. For example, a Register timed out, and a Deregister was acknowledged
 // after it: Wait while the Register may be carried out, then Ask, then Nothing if it is absent, else Change.
 func (i Instance) Next(g Goal, now time.Time) Step {
-	unseen := g.MustBeSeen && (i.seen.IsZero() || i.missing)
+	settles := i.settledAfter(g).Sub(now)
 	switch {
 	case g.Contradicted > 1:
 		return Step{Act: Wait, Cause: NotConfirmed}
 	case !i.Says(g.Want, g.Told):
 		return i.unlessPostponed(Change, g, now)
+	case settles > 0:
+		return Step{Act: Wait, Cause: Settling, After: settles}
+	case i.reads(g):
+		return i.unlessPostponed(Ask, g, now)
 	case !i.settled(g):
-		return i.settles(g, now)
-	case i.reads(g), unseen && !g.Asked:
+		return i.unlessPostponed(Change, g, now)
+	case i.unseen(g) && !g.Asked:
 		return i.unlessPostponed(Ask, g, now)
 	case g.Given:
 		return Step{Act: Wait, Cause: GivenByAnother}
-	case unseen:
+	case i.unseen(g):
 		return Step{Act: Wait, Cause: Unseen}
 	}
 	return Step{}
 }
 
-// settles: a change that timed out may be carried out after the acknowledged one.
-func (i Instance) settles(g Goal, now time.Time) Step {
-	switch after := i.settledAfter(g).Sub(now); {
-	case after > 0:
-		return Step{Act: Wait, Cause: Settling, After: after}
-	case i.reads(g):
-		return i.unlessPostponed(Ask, g, now)
-	default:
-		return i.unlessPostponed(Change, g, now)
-	}
-}
-
-func (i Instance) settled(g Goal) bool { return !i.began.Before(i.settledAfter(g)) }
-
-// reads reports whether the registry must be asked, and can be.
-func (i Instance) reads(g Goal) bool { return i.unconfirmed && g.Gets }
-
 // Certain reports whether the goal was acknowledged, and nothing has undone it or will.
 func (i Instance) Certain(g Goal) bool { return i.Says(g.Want, g.Told) && i.settled(g) && !i.reads(g) }
 
-// unlessPostponed returns the act, or a wait if the registry asked for it, for this change and through this client. A registry that is full
-// must not keep a deleted pod, and new credentials may help.
-func (i Instance) unlessPostponed(act Act, g Goal, now time.Time) Step {
-	p := i.postponed
-	if p == nil || p.Want != g.Want || p.Through != g.Through || !now.Before(p.Until) {
-		return Step{Act: act}
-	}
-	return Step{Act: Wait, Cause: Postponed, After: p.Until.Sub(now), Said: *p}
+// settled reports whether the last change began after all that could undo it.
+func (i Instance) settled(g Goal) bool { return !i.began.Before(i.settledAfter(g)) }
+
+// settledAfter is when the last change must have begun, so that no change that timed out can undo it.
+func (i Instance) settledAfter(g Goal) time.Time {
+	return later(i.landsUntil(func(want lifecycle.Want) bool { return want != i.want }), g.Late)
 }

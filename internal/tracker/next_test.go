@@ -7,6 +7,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // TestNext has, for each row, what happened to an entry that is to be absent, and the step that follows.
@@ -26,6 +27,8 @@ func TestNext(t *testing.T) {
 	}
 	registered := Instance{}.begin(lifecycle.InService, in(), epoch()).acknowledge(epoch())
 	removed := Instance{}.begin(lifecycle.Absent, in(), epoch()).acknowledge(epoch())
+	found := removed
+	found.seen = found.saw(epoch())
 	// after is a removal that was acknowledged after a Register that may be carried out until lands; zero where it did not time out.
 	after := func(lands time.Time) Instance {
 		return Instance{}.begin(lifecycle.InService, in(), epoch()).fail(lands).begin(lifecycle.Absent, in(), epoch()).acknowledge(epoch())
@@ -37,14 +40,15 @@ func TestNext(t *testing.T) {
 	}
 	wait := func(why Cause, d time.Duration) Step { return Step{Act: Wait, Cause: why, After: d} }
 	act := func(a Act) Step { return Step{Act: a} }
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		known  Instance
 		goal   func(*Goal)
 		want   Step
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"unknown":                     {"a record is a hint, and absence is no acknowledgement", Instance{}, nil, act(Change)},
-		"listed":                      {"the same", Instance{listed: &Sighting{State: registry.OutOfService}}, nil, act(Change)},
+		"listed":                      {"the same", Instance{kept: kept{listed: &Sighting{State: registry.OutOfService}}}, nil, act(Change)},
 		"acknowledged":                {"one call is enough", removed, nil, act(Nothing)},
 		"in service":                  {"the same", registered, want, act(Nothing)},
 		"in service, to be taken out": {"its hook waits for that", registered, nil, act(Change)},
@@ -78,24 +82,21 @@ func TestNext(t *testing.T) {
 
 		"never seen":               {"absence is an acknowledgement only of what was seen", removed, sees, act(Ask)},
 		"never seen, and asked":    {"clients may be given the pod elsewhere", removed, all(sees, func(g *Goal) { g.Asked = true }), wait(Unseen, 0)},
-		"seen":                     {"it was there and is not any more", removed.saw(epoch()), sees, act(Nothing)},
+		"seen":                     {"it was there and is not any more", found, sees, act(Nothing)},
 		"never seen, not told":     {"the change comes first", Instance{}, sees, act(Change)},
 		"given by another":         {"what the registry acknowledged says nothing of that entry", removed, func(g *Goal) { g.Given = true }, wait(GivenByAnother, 0)},
 		"given by another, as yet": {"the change comes first", registered, func(g *Goal) { g.Given = true }, act(Change)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			g := Goal{Want: lifecycle.Absent, Told: in(), Through: client, Gets: true}
-			if tc.goal != nil {
-				tc.goal(&g)
-			}
-			got := tc.known.Next(g, now)
-			if got.Said = (Postponement{}); got != tc.want {
-				t.Errorf("got %+v, want %+v: %s", got, tc.want, tc.reason)
-			}
-			if g.Asked, g.Contradicted, g.Given, g.MustBeSeen = false, 0, false, false; (tc.known.Next(g, now).Act == Nothing) != tc.known.Certain(g) {
-				t.Errorf("it is certain: %t, and the next step is %+v", tc.known.Certain(g), got)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		g := Goal{Want: lifecycle.Absent, Told: in(), Through: client, Gets: true}
+		if tc.goal != nil {
+			tc.goal(&g)
+		}
+		got := tc.known.Next(g, now)
+		if got.Said = (Postponement{}); got != tc.want {
+			t.Errorf("got %+v, want %+v: %s", got, tc.want, tc.reason)
+		}
+		if g.Asked, g.Contradicted, g.Given, g.MustBeSeen = false, 0, false, false; (tc.known.Next(g, now).Act == Nothing) != tc.known.Certain(g) {
+			t.Errorf("it is certain: %t, and the next step is %+v", tc.known.Certain(g), got)
+		}
+	})
 }

@@ -1,7 +1,6 @@
 package tracker
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -31,30 +30,20 @@ func (p *Pod) Known() Known {
 	p.tracker.mu.Lock()
 	defer p.tracker.mu.Unlock()
 	return Known{
-		instances: p.pod.instances, born: p.pod.born, shown: p.tracker.shownTo(p.pod), renamed: p.tracker.renamed,
+		instances: p.pod.instances, born: p.pod.born, shown: p.tracker.lists.shownTo(p.pod), renamed: p.tracker.lists.renamed,
 	}
-}
-
-// shownTo are the lists that could have the pod's entries. Needs the lock.
-func (t *Tracker) shownTo(p *pod) map[string]lifecycle.Coverage {
-	if p.joined.IsZero() {
-		return t.shown
-	}
-	shown := maps.Clone(t.shown)
-	maps.DeleteFunc(shown, func(registry string, _ lifecycle.Coverage) bool { return !t.asked[registry].After(p.joined) })
-	return shown
 }
 
 // Foreign returns the entries by which clients are given, by the last list, what they reach at the instance's endpoint, under its service,
 // at any of the pod's addresses: not its application's own entry, once.
-func (p *Pod) Foreign(in lifecycle.Key) []Foreign {
-	return locked(p, func() []Foreign { return p.tracker.foreign[in.Registry].around(p.pod, in) })
+func (p *Pod) Foreign(in lifecycle.Key) []lifecycle.Foreign {
+	return locked(p, func() []lifecycle.Foreign { return p.tracker.lists.foreign[in.Registry].around(p.pod, in) })
 }
 
 // ForeignNames returns the service names under which such entries have the address and port itself: sorted, with repetitions.
 func (p *Pod) ForeignNames(in lifecycle.Key) []lifecycle.Service {
 	return locked(p, func() (names []lifecycle.Service) {
-		for _, one := range p.tracker.foreign[in.Registry].of(p.pod, in) {
+		for _, one := range p.tracker.lists.foreign[in.Registry].of(p.pod, in) {
 			names = append(names, one.service)
 		}
 		return names
@@ -63,12 +52,7 @@ func (p *Pod) ForeignNames(in lifecycle.Key) []lifecycle.Service {
 
 // ForeignIPv6 reports whether, by the last list, such an entry of the service has [registry.MetaIPv6].
 func (p *Pod) ForeignIPv6(in lifecycle.Key) bool {
-	return locked(p, func() bool { return p.tracker.foreign[in.Registry].ipv6[in.Service] })
-}
-
-// Uncached returns the pod as last cached, once it is no longer cached.
-func (p *Pod) Uncached() *lifecycle.Pod {
-	return locked(p, func() *lifecycle.Pod { return p.pod.last })
+	return locked(p, func() bool { return p.tracker.lists.foreign[in.Registry].ipv6[in.Service] })
 }
 
 // Found notes that the cache has the pod, so its end will be noted.
@@ -78,15 +62,15 @@ func (p *Pod) Found(reach lifecycle.Reach) {
 	p.pod.found, p.pod.reach = true, reach
 }
 
-// CloseUnlessFound forgets a pod that was never cached. It reports false if its end was or will be noted.
-func (p *Pod) CloseUnlessFound() bool {
+// Uncached returns the pod as last cached, once its end is noted. It forgets a pod that was never cached: its end won't be.
+func (p *Pod) Uncached() (last *lifecycle.Pod, forgotten bool) {
 	p.tracker.mu.Lock()
 	defer p.tracker.mu.Unlock()
-	if p.pod.found || p.pod.last != nil {
-		return false
+	if p.pod.last == nil && !p.pod.found {
+		delete(p.tracker.pods, p.pod.id.UID)
+		return nil, true
 	}
-	delete(p.tracker.pods, p.pod.id.UID)
-	return true
+	return p.pod.last, false
 }
 
 // Begin comes before a change: its outcome is unknown from here on. A removal of the pod that had the endpoint before, such as a port of
@@ -96,7 +80,7 @@ func (p *Pod) Begin(in lifecycle.Key, want lifecycle.Want, told registry.Instanc
 		i = i.begin(want, told, now)
 		late, is := p.tracker.removals[in]
 		if is && want == lifecycle.InService && late.of != p.pod.id.UID && now.Before(late.until) {
-			return i.mayBeUndone(late.want, late.until)
+			i.doubt = i.mayLand(late.want, late.until)
 		}
 		return i
 	})
@@ -110,7 +94,8 @@ func (p *Pod) Acknowledged(in lifecycle.Key, now time.Time) {
 // PassedOn notes that another pod's application has the endpoint, or none ever had. It reports whether that is new.
 func (p *Pod) PassedOn(in lifecycle.Key, now time.Time) (news bool) {
 	p.change(in, func(i Instance) Instance {
-		if news = !i.Stands(lifecycle.Absent); news {
+		news = !i.Stands(lifecycle.Absent)
+		if news {
 			return i.passOn(now)
 		}
 		return i
@@ -122,7 +107,7 @@ func (p *Pod) PassedOn(in lifecycle.Key, now time.Time) (news bool) {
 func (p *Pod) Failed(in lifecycle.Key, lands time.Time) {
 	p.change(in, func(i Instance) Instance {
 		if i.AskedOut() && !lands.IsZero() {
-			p.tracker.removes(in, removal{of: p.pod.id.UID, want: i.want, until: lands}, i.began)
+			p.tracker.removals.add(in, removal{of: p.pod.id.UID, want: i.want, until: lands}, i.began)
 		}
 		return i.fail(lands)
 	})
@@ -140,7 +125,7 @@ func (p *Pod) Contradicted(in lifecycle.Key, state registry.State) {
 
 // Saw notes that the registry, asked then, had an entry.
 func (p *Pod) Saw(in lifecycle.Key, asked time.Time) {
-	p.change(in, func(i Instance) Instance { return i.saw(asked) })
+	p.change(in, func(i Instance) Instance { i.seen = i.saw(asked); return i })
 }
 
 // Postpone notes when the registry wants the change again.
@@ -151,8 +136,8 @@ func (p *Pod) Postpone(in lifecycle.Key, said Postponement) {
 // OutAfterGone notes, once, that the application's entry was taken out after its pod was gone.
 func (p *Pod) OutAfterGone(in lifecycle.Key, since time.Time) {
 	p.change(in, func(i Instance) Instance {
-		if i.outAfterGone.IsZero() {
-			i.outAfterGone = since
+		if i.out.OutAfterGone.IsZero() {
+			i.out.OutAfterGone = since
 		}
 		return i
 	})
@@ -197,7 +182,8 @@ func (p *Pod) Stay(has func(lifecycle.Key) bool) {
 	defer p.tracker.mu.Unlock()
 	for _, n := range p.pod.instances {
 		if n.removing && has(n.Key) {
-			p.pod.instances.set(n.Key, n.stay())
+			n.removing = false
+			p.pod.instances.set(n.Key, n.Instance)
 		}
 	}
 }
@@ -223,7 +209,10 @@ func (p *Pod) Recall(want lifecycle.Want, targets func() []Target, now time.Time
 	}
 	p.pod.recalled = true
 	for _, target := range targets() {
-		p.change(target.Key(), func(i Instance) Instance { return i.recall(want, target.Instance, now) })
+		p.change(target.Key(), func(i Instance) Instance { // if the record lies, the registry has no such entry, or a harmless one
+			i.AcknowledgedAt, i.entry = now, &entry{instance: &target.Instance, want: want}
+			return i
+		})
 	}
 }
 

@@ -20,30 +20,22 @@ const remembered = time.Hour
 
 // Tracker is what this process knows, by pod. It is safe for concurrent use.
 type Tracker struct {
+	// Signal has a value when [Tracker.TakeDoubted] has something.
+	Signal <-chan struct{}
+
 	mu   sync.Mutex
 	pods map[types.UID]*pod
 	// closed are forgotten pods that had been changed. swept is when old ones were dropped.
 	closed map[types.UID]time.Time
 	swept  time.Time
 
-	// leads is when this leader first asked for a list: earlier leaders' calls had ended. shown is what each registry has listed since.
-	leads time.Time
-	shown map[string]lifecycle.Coverage
-	// asked is when the last list of each registry was asked for.
-	asked map[string]time.Time
-	// renamed maps former names in entries to present ones.
-	renamed map[string]string
-	// foreign is each registry's last list of them. lists counts all lists.
-	foreign map[string]foreign
-	lists   int
-
-	// removals are the removals that timed out, by the key that they would take out: they may hit the next pod at the endpoint.
-	removals map[lifecycle.Key]removal
-
-	// missed have a missing instance; doubtful have an unexpected one.
-	missed, doubtful []lifecycle.PodID
-	signal           chan struct{}
+	lists    listings
+	removals removals
+	doubts   doubts
 }
+
+// removals are the removals that timed out, by the key that they would take out: they may hit the next pod at the endpoint.
+type removals map[lifecycle.Key]removal
 
 // removal is one pod's that may be carried out until then.
 type removal struct {
@@ -56,13 +48,27 @@ type removal struct {
 func (t *Tracker) RemovalMayLand(target Target, now, until time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.removes(target.Key(), removal{of: target.Pod().UID, want: lifecycle.Absent, until: until}, now)
+	t.removals.add(target.Key(), removal{of: target.Pod().UID, want: lifecycle.Absent, until: until}, now)
 }
 
-// removes needs the lock.
-func (t *Tracker) removes(in lifecycle.Key, r removal, now time.Time) {
-	maps.DeleteFunc(t.removals, func(_ lifecycle.Key, before removal) bool { return before.until.Before(now) })
-	t.removals[in] = r
+func (all removals) add(in lifecycle.Key, r removal, now time.Time) {
+	maps.DeleteFunc(all, func(_ lifecycle.Key, before removal) bool { return before.until.Before(now) })
+	all[in] = r
+}
+
+// doubts are pods to visit.
+type doubts struct {
+	// missed have a missing instance; doubtful have an unexpected one.
+	missed, doubtful []lifecycle.PodID
+	signal           chan struct{}
+}
+
+func (d *doubts) add(among *[]lifecycle.PodID, id lifecycle.PodID) {
+	*among = append(*among, id)
+	select {
+	case d.signal <- struct{}{}:
+	default: // a signal is waiting already
+	}
 }
 
 // pod is used by one worker at a time.
@@ -120,10 +126,13 @@ func (p *pod) isKnown() bool {
 
 // New returns an empty Tracker.
 func New() *Tracker {
+	signal := make(chan struct{}, 1)
 	return &Tracker{
-		pods: map[types.UID]*pod{}, closed: map[types.UID]time.Time{}, shown: map[string]lifecycle.Coverage{},
-		asked: map[string]time.Time{}, renamed: map[string]string{},
-		foreign: map[string]foreign{}, removals: map[lifecycle.Key]removal{}, signal: make(chan struct{}, 1),
+		Signal: signal, pods: map[types.UID]*pod{}, closed: map[types.UID]time.Time{},
+		lists: listings{
+			shown: map[string]lifecycle.Coverage{}, asked: map[string]time.Time{}, renamed: map[string]string{}, foreign: map[string]foreign{},
+		},
+		removals: removals{}, doubts: doubts{signal: signal},
 	}
 }
 
@@ -132,21 +141,25 @@ func New() *Tracker {
 func (t *Tracker) Arrived(id lifecycle.PodID, born bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.arrived(id, born)
+}
+
+// arrived needs the lock.
+func (t *Tracker) arrived(id lifecycle.PodID, born bool) *pod {
 	if t.pods[id.UID] == nil {
 		t.add(id).born = born
 	}
 	p := t.pods[id.UID]
 	p.id, p.last = id, nil
+	return p
 }
 
 // Joined is [Tracker.Arrived] for a cached pod whose namespace is taken in now.
 func (t *Tracker) Joined(id lifecycle.PodID, now time.Time) {
-	t.Arrived(id, false)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if p := t.pods[id.UID]; p != nil {
-		p.born, p.joined = false, now
-	}
+	p := t.arrived(id, false)
+	p.born, p.joined = false, now
 }
 
 // Has reports whether the pod is known.
@@ -172,13 +185,8 @@ func (t *Tracker) In(namespace string) (in []lifecycle.PodID) {
 func (t *Tracker) Uncached(last *lifecycle.Pod) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p := t.pods[last.UID]
-	switch {
-	case p == nil && !lifecycle.RecordOf(last).Exists():
-		return
-	case p == nil:
-		p = t.add(lifecycle.PodIDOf(last))
-	case !p.opened && !p.isKnown() && !lifecycle.RecordOf(last).Exists():
+	p := t.add(lifecycle.PodIDOf(last))
+	if !p.opened && !p.isKnown() && !lifecycle.RecordOf(last).Exists() {
 		delete(t.pods, last.UID)
 		return
 	}
@@ -198,7 +206,7 @@ func (t *Tracker) Dying(last *lifecycle.Pod) {
 func (t *Tracker) add(id lifecycle.PodID) *pod {
 	p := t.pods[id.UID]
 	if p == nil {
-		p = &pod{id: id, came: t.lists}
+		p = &pod{id: id, came: t.lists.number}
 		t.pods[id.UID] = p
 	}
 	return p
@@ -224,11 +232,15 @@ func (t *Tracker) AllUncached() []*lifecycle.Pod {
 	return uncached
 }
 
+func ofRollcall(name string) lifecycle.Source {
+	return lifecycle.Source{Registry: name, Writer: lifecycle.Rollcall}
+}
+
 // Kept returns what needs heartbeats in the registry: acknowledged, and not being removed.
 func (t *Tracker) Kept(name string) []registry.Instance {
 	var kept []registry.Instance
 	t.each(func(_ *pod, in lifecycle.Key, i Instance) {
-		if in.Registry == name && !in.ByApp() && i.kept() {
+		if in.Source() == ofRollcall(name) && i.lives() {
 			kept = append(kept, *i.entry.instance)
 		}
 	})
@@ -239,7 +251,7 @@ func (t *Tracker) Kept(name string) []registry.Instance {
 func (t *Tracker) Whereabouts(name string) map[string]map[lifecycle.Service]bool {
 	services := map[string]map[lifecycle.Service]bool{}
 	t.each(func(p *pod, in lifecycle.Key, i Instance) {
-		if in.Registry != name || in.ByApp() || !i.mayBeThere() {
+		if in.Source() != ofRollcall(name) || !i.mayBeThere() {
 			return
 		}
 		if services[p.id.Namespace] == nil {
@@ -270,22 +282,8 @@ type Seen struct {
 	Acknowledged bool
 }
 
-// Seen returns the instances that a registry may have.
-func (t *Tracker) Seen() (seen []Seen) {
-	t.eachSeen(func(one Seen) { seen = append(seen, one) })
-	return seen
-}
-
-// Counts returns how many instances are seen by their registry and what it shows, which are all that is set of them.
-func (t *Tracker) Counts() map[Seen]int {
-	counts := map[Seen]int{}
-	t.eachSeen(func(one Seen) {
-		counts[Seen{In: lifecycle.Key{Registry: one.In.Registry}, Want: one.Want, Acknowledged: one.Acknowledged}]++
-	})
-	return counts
-}
-
-func (t *Tracker) eachSeen(see func(Seen)) {
+// EachSeen shows the instances that a registry may have. The callback must not use the Tracker.
+func (t *Tracker) EachSeen(see func(Seen)) {
 	t.each(func(p *pod, in lifecycle.Key, i Instance) {
 		if want, acknowledged := i.shows(); want != "" && !i.Stands(lifecycle.Absent) {
 			see(Seen{Pod: p.id, In: in, Want: want, Acknowledged: acknowledged})
@@ -295,9 +293,10 @@ func (t *Tracker) eachSeen(see func(Seen)) {
 
 // Steered returns applications' entries acknowledged as in rotation, or as out. An address that the pod lost, or passed on, is another's.
 func (t *Tracker) Steered(name string, in bool) (steered []registry.Instance) {
+	of := lifecycle.Source{Registry: name, Writer: lifecycle.Application}
 	t.each(func(p *pod, key lifecycle.Key, i Instance) {
 		own := p.last == nil && p.reach.Has(key.Address) && i.told != nil
-		if key.Registry == name && key.ByApp() && own && i.acknowledged && (i.want == lifecycle.InService) == in {
+		if key.Source() == of && own && i.acknowledged && (i.want == lifecycle.InService) == in {
 			steered = append(steered, *i.told)
 		}
 	})
@@ -311,7 +310,7 @@ func (t *Tracker) Answered(target Target, state registry.State, asked time.Time)
 	defer t.mu.Unlock()
 	p := t.pods[types.UID(target.Instance.UID)]
 	if p != nil && state == registry.Absent && p.reach.Several() { // the application may register at one of those
-		t.look(&t.doubtful, p.id)
+		t.doubts.add(&t.doubts.doubtful, p.id)
 	}
 	return t.hear(p, target.Key(), func(i Instance) (Instance, bool) { return i.answered(state, asked) })
 }
@@ -333,8 +332,9 @@ func (t *Tracker) hear(p *pod, in lifecycle.Key, said func(Instance) (after Inst
 		return false
 	}
 	i, news = said(i)
-	if p.instances.set(in, i); news {
-		t.look(&t.missed, p.id)
+	p.instances.set(in, i)
+	if news {
+		t.doubts.add(&t.doubts.missed, p.id)
 	}
 	return news
 }
@@ -346,7 +346,8 @@ func (t *Tracker) Returned(name string) {
 	for _, p := range t.pods {
 		for _, n := range p.instances {
 			if n.Registry == name {
-				p.instances.set(n.Key, n.doubt())
+				n.acknowledged, n.out = false, n.again()
+				p.instances.set(n.Key, n.Instance)
 			}
 		}
 	}
@@ -359,7 +360,7 @@ func (t *Tracker) Open(id lifecycle.PodID) *Pod {
 	p := t.add(id)
 	p.id, p.opened = id, true
 	if len(p.instances) > manyInstances {
-		p.instances = slices.DeleteFunc(slices.Clone(p.instances), func(n named) bool { return n.Stands(lifecycle.Absent) && n.Settled() })
+		p.instances = slices.DeleteFunc(slices.Clone(p.instances), func(n named) bool { return n.gone() })
 	}
 	return &Pod{tracker: t, pod: p}
 }
@@ -382,15 +383,12 @@ func (t *Tracker) Close(uid types.UID, now time.Time) {
 	delete(t.pods, uid)
 }
 
-// Signal has a value when [Tracker.TakeDoubted] has something.
-func (t *Tracker) Signal() <-chan struct{} { return t.signal }
-
 // TakeDoubted returns, once, the pods with a missing instance and those with an unexpected one.
 func (t *Tracker) TakeDoubted() (missed, doubtful []lifecycle.PodID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	missed, doubtful = t.missed, t.doubtful
-	t.missed, t.doubtful = nil, nil
+	missed, doubtful = t.doubts.missed, t.doubts.doubtful
+	t.doubts.missed, t.doubts.doubtful = nil, nil
 	return missed, doubtful
 }
 
@@ -398,14 +396,5 @@ func (t *Tracker) TakeDoubted() (missed, doubtful []lifecycle.PodID) {
 func (t *Tracker) Doubt(id lifecycle.PodID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.look(&t.doubtful, id)
-}
-
-// look queues the pod among those. Needs the lock.
-func (t *Tracker) look(among *[]lifecycle.PodID, id lifecycle.PodID) {
-	*among = append(*among, id)
-	select {
-	case t.signal <- struct{}{}:
-	default: // a signal is waiting already
-	}
+	t.doubts.add(&t.doubts.doubtful, id)
 }

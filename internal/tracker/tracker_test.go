@@ -2,7 +2,6 @@ package tracker
 
 import (
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func epoch() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
@@ -38,13 +38,14 @@ func listed(state registry.State, asked time.Time) Listing {
 func TestRecallRemoval(t *testing.T) {
 	t.Parallel()
 	const ago = 5 * time.Second
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason  string
 		listed  registry.State
 		before  time.Duration // how long before now it was listed
 		ahead   time.Duration
 		recalls bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"no list":            {"the record is all that is known", "", 0, 0, true},
 		"listed since, in":   {"it was put back", registry.InService, time.Second, 0, false},
 		"listed since, out":  {"it is still out", registry.OutOfService, time.Second, 0, true},
@@ -52,24 +53,21 @@ func TestRecallRemoval(t *testing.T) {
 		"by a clock ahead":   {"the list comes after the record, whatever the bound", registry.InService, time.Second, time.Hour, false},
 		"by a clock behind":  {"the record may be older than it reads, so the list may have come after it", registry.InService, 2 * ago, -time.Hour, false},
 		"by one just behind": {"even then it came before", registry.InService, 2 * ago, -time.Second, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := play([]step{func(s *scene) {
-				if tc.listed != "" {
-					s.tr.Compare(listed(tc.listed, s.now.Add(-tc.before)))
-				}
-				since := s.now.Add(-ago)
-				s.pod.RecallRemoval(key(), &since, tc.ahead)
-				s.pod.Begin(key(), lifecycle.Absent, told(7), s.now)
-				s.pod.Acknowledged(key(), s.now)
-			}})
-			recorded, _ := s.pod.Standing(key()).RemovedAt(0)
-			if recalls := recorded.Equal(s.now.Add(-ago)); recalls != tc.recalls {
-				t.Errorf("%s: out since %v, %v before the call", tc.reason, recorded, s.now.Sub(recorded))
+	}, func(t *testing.T, tc row) {
+		s := play([]step{func(s *scene) {
+			if tc.listed != "" {
+				s.tr.Compare(listed(tc.listed, s.now.Add(-tc.before)))
 			}
-		})
-	}
+			since := s.now.Add(-ago)
+			s.pod.RecallRemoval(key(), &since, tc.ahead)
+			s.pod.Begin(key(), lifecycle.Absent, told(7), s.now)
+			s.pod.Acknowledged(key(), s.now)
+		}})
+		recorded, _ := s.pod.Standing(key()).RemovedAt(0)
+		if recalls := recorded.Equal(s.now.Add(-ago)); recalls != tc.recalls {
+			t.Errorf("%s: out since %v, %v before the call", tc.reason, recorded, s.now.Sub(recorded))
+		}
+	})
 }
 
 // TestReturned: nobody has looked after the entries of a registry that the configuration had dropped for a while.
@@ -78,14 +76,15 @@ func TestReturned(t *testing.T) {
 	call := func(want lifecycle.Want) step {
 		return func(s *scene) { s.pod.Begin(key(), want, told(7), s.now); s.pod.Acknowledged(key(), s.now) }
 	}
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		before step
 		want   func(Instance) bool
 		kept   int
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"in service": {"it is asked for again, and kept alive if it is still there", call(lifecycle.InService),
-			func(i Instance) bool { return !i.Stands(lifecycle.InService) && i.WasInService() }, 1},
+			func(i Instance) bool { return !i.Stands(lifecycle.InService) && i.WasIn }, 1},
 		"out of service": {"an application may have put it back for a while, so that its drain begins again", call(lifecycle.OutOfService),
 			func(i Instance) bool {
 				_, counted := i.RemovedAt(0)
@@ -97,18 +96,15 @@ func TestReturned(t *testing.T) {
 			s.pod.Failed(key(), s.now.Add(time.Minute))
 			s.pod.Begin(key(), lifecycle.Absent, told(7), s.now)
 		}, func(i Instance) bool { return i.settledAfter(Goal{}).After(epoch()) }, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := play([]step{tc.before, func(s *scene) { s.tr.Returned("other"); s.tr.Returned("default") }})
-			if i := s.pod.Standing(key()); !tc.want(i) {
-				t.Errorf("got %+v: %s", i, tc.reason)
-			}
-			if kept := s.tr.Kept("default"); len(kept) != tc.kept {
-				t.Errorf("%v is kept alive, want %d: %s", kept, tc.kept, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		s := play([]step{tc.before, func(s *scene) { s.tr.Returned("other"); s.tr.Returned("default") }})
+		if i := s.pod.Standing(key()); !tc.want(i) {
+			t.Errorf("got %+v: %s", i, tc.reason)
+		}
+		if kept := s.tr.Kept("default"); len(kept) != tc.kept {
+			t.Errorf("%v is kept alive, want %d: %s", kept, tc.kept, tc.reason)
+		}
+	})
 }
 
 func TestFail_a_shorter_timeout_settles_nothing_sooner(t *testing.T) {
@@ -119,19 +115,20 @@ func TestFail_a_shorter_timeout_settles_nothing_sooner(t *testing.T) {
 	i = i.begin(lifecycle.InService, in(), again).fail(again.Add(2 * time.Second))
 	out := again.Add(5 * time.Second)
 	i = i.begin(lifecycle.Absent, in(), out).acknowledge(out)
-	if got, want := i.settledAfter(Goal{}).Sub(out), lands.Sub(out); i.Settled() || got != want {
-		t.Errorf("settled %t, settles in %v, want in %v: the first Register may still be carried out", i.Settled(), got, want)
+	if got, want := i.settledAfter(Goal{}).Sub(out), lands.Sub(out); i.settled(Goal{}) || got != want {
+		t.Errorf("settled %t, settles in %v, want in %v: the first Register may still be carried out", i.settled(Goal{}), got, want)
 	}
 }
 
 func TestSeen(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		begins func(tr *Tracker, p *Pod)
 		want   lifecycle.Want
 		sure   bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"nothing was done": {"there is nothing to show", func(*Tracker, *Pod) {}, "", false},
 		"a record alone": {"only a call or a list tells", func(_ *Tracker, p *Pod) {
 			p.Recall(lifecycle.InService, func() []Target { return []Target{{Registry: "default", Instance: in()}} }, epoch())
@@ -150,25 +147,57 @@ func TestSeen(t *testing.T) {
 		"listed": {"another manager has registered it", func(tr *Tracker, _ *Pod) {
 			tr.Compare(listed(registry.InService, epoch()))
 		}, lifecycle.InService, true},
+	}, func(t *testing.T, tc row) {
+		tr := New()
+		id := lifecycle.PodID{UID: types.UID(in().UID)}
+		tc.begins(tr, tr.Open(id))
+		var want, got []Seen
+		if tc.want != "" {
+			want = []Seen{{Pod: id, In: key(), Want: tc.want, Acknowledged: tc.sure}}
+		}
+		tr.EachSeen(func(one Seen) { got = append(got, one) })
+		if !slices.Equal(got, want) {
+			t.Errorf("got %+v, want %+v: %s", got, want, tc.reason)
+		}
+	})
+}
+
+// TestServes: what shows that clients are given an entry: the last change, else a list, else the record.
+func TestServes(t *testing.T) {
+	t.Parallel()
+	const in, out = registry.InService, registry.OutOfService
+	records := func(want lifecycle.Want) step {
+		return func(s *scene) {
+			s.pod.Recall(want, func() []Target { return []Target{{Registry: "default", Instance: told(7)}} }, s.now.Add(-time.Hour))
+		}
+	}
+	call := func(want lifecycle.Want, answered bool) step {
+		return func(s *scene) {
+			s.pod.Begin(key(), want, told(7), s.now)
+			if answered {
+				s.pod.Acknowledged(key(), s.now)
+			}
+		}
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		steps  []step
+		serves bool
+	}{
+		"nothing":                  {"nobody put it there", nil, false},
+		"recorded":                 {"the manager before did", []step{records(lifecycle.InService)}, true},
+		"recorded as out":          {"the manager before took it out", []step{records(lifecycle.OutOfService)}, false},
+		"recorded, and listed out": {"somebody took it out since", []step{records(lifecycle.InService), lists(out, 7)}, false},
+		"recorded, and not listed": {"somebody removed it since", []step{records(lifecycle.InService), lists(registry.Absent, 0)}, false},
+		"listed":                   {"the list shows it", []step{lists(in, 7)}, true},
+		"registered":               {"the registry says so", []step{call(lifecycle.InService, true)}, true},
+		"registered, no answer":    {"nobody knows", []step{call(lifecycle.InService, false)}, false},
+		"removed, no answer":       {"the call may have been carried out", []step{call(lifecycle.InService, true), call(lifecycle.Absent, false)}, false},
+		"registered, and lost":     {"the list lacks it", []step{call(lifecycle.InService, true), lists(registry.Absent, 0)}, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			tr := New()
-			id := lifecycle.PodID{UID: types.UID(in().UID)}
-			tc.begins(tr, tr.Open(id))
-			var want []Seen
-			counts := map[Seen]int{}
-			if tc.want != "" {
-				want = []Seen{{Pod: id, In: key(), Want: tc.want, Acknowledged: tc.sure}}
-				counts[Seen{In: lifecycle.Key{Registry: key().Registry}, Want: tc.want, Acknowledged: tc.sure}] = 1
-			}
-			if got := tr.Seen(); !slices.Equal(got, want) {
-				t.Errorf("got %+v, want %+v: %s", got, want, tc.reason)
-			}
-			if got := tr.Counts(); !maps.Equal(got, counts) {
-				t.Errorf("counted %v, want %v: %s", got, counts, tc.reason)
-			}
-		})
+		if got := play(tc.steps).pod.Standing(key()).Serves(); got != tc.serves {
+			t.Errorf("%s: %s: got %t", name, tc.reason, got)
+		}
 	}
 }
 
@@ -176,11 +205,12 @@ func TestDepartures(t *testing.T) {
 	t.Parallel()
 	web := podNamed("web-1")
 	id := lifecycle.PodIDOf(lifecycle.PodOf(web))
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		happen func(tr *Tracker)
 		want   int
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"never heard of": {"nothing tells that it was registered", func(tr *Tracker) { tr.Uncached(lifecycle.PodOf(web)) }, 0},
 		"before the first look": {"the reconciler has made no call for it", func(tr *Tracker) {
 			tr.Arrived(id, true)
@@ -195,14 +225,14 @@ func TestDepartures(t *testing.T) {
 		"while it is looked at": {"its traces are to be undone", func(tr *Tracker) {
 			p := tr.Open(id)
 			tr.Uncached(lifecycle.PodOf(web))
-			if p.CloseUnlessFound() {
+			if _, forgotten := p.Uncached(); forgotten {
 				t.Error("the departure is forgotten with the pod")
 			}
 		}, 1},
 		"found, and its departure not noted yet": {"the event is on its way", func(tr *Tracker) {
 			p := tr.Open(id)
 			p.Found(lifecycle.ReachOf(&lifecycle.Pod{Status: lifecycle.PodStatus{PodIP: in().Address}}))
-			if p.CloseUnlessFound() {
+			if _, forgotten := p.Uncached(); forgotten {
 				t.Error("the pod is forgotten before its departure is noted")
 			}
 			tr.Uncached(lifecycle.PodOf(web))
@@ -213,16 +243,13 @@ func TestDepartures(t *testing.T) {
 			tr.Arrived(id, false)
 		}, 0},
 		"dying without the label": {"no event tells when it goes", func(tr *Tracker) { tr.Dying(lifecycle.PodOf(web)) }, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			tr := New()
-			tc.happen(tr)
-			if got := len(tr.AllUncached()); got != tc.want {
-				t.Errorf("%d departures, want %d: %s", got, tc.want, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		tr := New()
+		tc.happen(tr)
+		if got := len(tr.AllUncached()); got != tc.want {
+			t.Errorf("%d departures, want %d: %s", got, tc.want, tc.reason)
+		}
+	})
 }
 
 func TestClose_is_remembered_for_as_long_as_a_list_may_be_old(t *testing.T) {
@@ -278,31 +305,28 @@ func TestPodIsLookedAtUnderItsOwnName(t *testing.T) {
 // TestKnownStays: a visit decides on what was known at one moment, while lists and calls go on.
 func TestKnownStays(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(tr *Tracker, p *Pod){
+	expect.Each(t, map[string]func(tr *Tracker, p *Pod){
 		"acknowledged":  func(_ *Tracker, p *Pod) { p.Acknowledged(key(), epoch()) },
 		"another entry": func(_ *Tracker, p *Pod) { p.Begin(lifecycle.Key{Registry: "other"}, lifecycle.Absent, in(), epoch()) },
 		"stays":         func(_ *Tracker, p *Pod) { p.Stay(func(lifecycle.Key) bool { return true }) },
 		"returned":      func(tr *Tracker, _ *Pod) { tr.Returned("default") },
 		"listed":        func(tr *Tracker, _ *Pod) { tr.Compare(listed(registry.OutOfService, epoch().Add(time.Second))) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			tr := New()
-			p := tr.Open(lifecycle.PodID{UID: types.UID(in().UID)})
-			p.Begin(key(), lifecycle.OutOfService, in(), epoch())
-			p.Acknowledged(key(), epoch())
-			p.LetGo(key())
-			known := p.Known()
-			before := slices.Clone(known.instances)
-			change(tr, p)
-			if !reflect.DeepEqual(known.instances, before) {
-				t.Errorf("what was known became %+v, and was %+v", known.instances, before)
-			}
-			if reflect.DeepEqual(p.Known(), known) {
-				t.Error("nothing has changed")
-			}
-		})
-	}
+	}, func(t *testing.T, change func(tr *Tracker, p *Pod)) {
+		tr := New()
+		p := tr.Open(lifecycle.PodID{UID: types.UID(in().UID)})
+		p.Begin(key(), lifecycle.OutOfService, in(), epoch())
+		p.Acknowledged(key(), epoch())
+		p.LetGo(key())
+		known := p.Known()
+		before := slices.Clone(known.instances)
+		change(tr, p)
+		if !reflect.DeepEqual(known.instances, before) {
+			t.Errorf("what was known became %+v, and was %+v", known.instances, before)
+		}
+		if reflect.DeepEqual(p.Known(), known) {
+			t.Error("nothing has changed")
+		}
+	})
 }
 
 // TestInstancesThatHaveGoneAreForgottenWhereThereAreMany: a tenant who can write a pod's record can name what is not there.

@@ -160,7 +160,7 @@ func (w *walk) list() {
 	default:
 		w.become(func(i Instance) Instance { after, _ := i.miss(w.asked); return after })
 	}
-	if before.since.After(w.asked) && !reflect.DeepEqual(before, w.known) {
+	if before.AcknowledgedAt.After(w.asked) && !reflect.DeepEqual(before, w.known) {
 		w.broken("a list of before the acknowledgement counts: %+v, was %+v", w.known, before)
 	}
 	w.logf("the list is compared")
@@ -168,7 +168,7 @@ func (w *walk) list() {
 }
 
 // certain reports whether something rests on what is known: nothing is left to do.
-func (w *walk) certain() bool { return w.known.Attempted() && w.next().Act == Nothing }
+func (w *walk) certain() bool { return w.known.attempted() && w.next().Act == Nothing }
 
 // rest has the registry answer from now on: what is wanted then is soon certain.
 func (w *walk) rest() {
@@ -206,7 +206,7 @@ func (w *walk) check() {
 	if removedAt, _ := i.RemovedAt(0); i.want != lifecycle.InService && removedAt.Before(w.truth.lastIn) {
 		w.broken("it was in service at %s, after its drain began at %s", w.truth.lastIn.Format("04:05.000"), removedAt.Format("04:05.000"))
 	}
-	if kept := i.kept(); kept == (i.want == lifecycle.Absent) {
+	if kept := i.lives(); kept == (i.want == lifecycle.Absent) {
 		w.broken("it is kept alive: %t, although it is %s", kept, i.want)
 	}
 }
@@ -240,7 +240,7 @@ func TestWalk(t *testing.T) {
 				w.change(lifecycle.Absent)
 			case 4:
 				w.truth.pass(w.upTo(2 * timeout))
-				w.become(Instance.stay)
+				w.become(func(i Instance) Instance { i.removing = false; return i })
 			case 5:
 				w.list()
 			default:

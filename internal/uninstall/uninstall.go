@@ -177,14 +177,14 @@ func (c *Cluster) Survey(ctx context.Context) (*Left, error) {
 	return left, err
 }
 
-// Clean removes what it can until nothing is left, each once, and returns what is left when ctx ends. While pods move and a manager runs,
-// it only waits: they need the hooks.
+// Clean removes what it can until nothing is left, each once, and returns what is left when ctx ends, or an error if that is not known.
+// While pods move and a manager runs, it only waits: they need the hooks.
 func (c *Cluster) Clean(ctx context.Context, removed func(Finding)) (findings []Finding, err error) {
 	begun := c.Unled
 	for {
 		left, err := c.Survey(ctx)
 		if ctx.Err() != nil {
-			return findings, nil //nolint:nilerr // the end of the time is not a failure
+			return findings, unread(ctx, findings)
 		}
 		if begun = begun || err == nil && len(left.Moving) == 0; begun && err == nil {
 			err = c.remove(ctx, left, removed)
@@ -201,6 +201,14 @@ func (c *Cluster) Clean(ctx context.Context, removed func(Finding)) (findings []
 		case <-time.After(pause):
 		}
 	}
+}
+
+// unread is an error if nothing was found since nothing was read before the time has passed.
+func unread(ctx context.Context, findings []Finding) error {
+	if findings != nil {
+		return nil
+	}
+	return fmt.Errorf("what depends on Rollcall was not read in time: %w", ctx.Err())
 }
 
 // remove writes again what was in another's way.

@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,6 +27,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/test/harness/bubble"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 )
 
 func labelled(keys ...string) *appspub.LifecycleHook {
@@ -102,9 +102,7 @@ func TestStrip(t *testing.T) {
 			hooks, template := parts(object)
 			*hooks, *template = c.lifecycle.DeepCopy(), *c.template.DeepCopy()
 			removed := Strip(object, owned)
-			if diff := cmp.Diff(c.want, *hooks); diff != "" {
-				t.Errorf("%s: spec.lifecycle of a %s (-want +got):\n%s", c.reason, kind, diff)
-			}
+			expect.Equal(t, c.want, *hooks, "%s: spec.lifecycle of a %s", c.reason, kind)
 			if diff := cmp.Diff(c.wantTemplate, *template); diff != "" && len(c.removedInOrder) > 0 {
 				t.Errorf("%s: the template of a %s (-want +got):\n%s", c.reason, kind, diff)
 			}
@@ -132,10 +130,8 @@ func newWorld(t *testing.T, configuration string, objects ...client.Object) *wor
 	parsed, err := config.Parse([]byte("cluster: test\nregistry: {driver: memory}\nhooks: {owned: [example.com/*]}\n"+
 		"enroll: true\nevictions: {enabled: true}\n"+configuration), config.Limits{})
 	expect.NoError(t, err)
-	scheme := runtime.NewScheme()
-	expect.NoError(t, errors.Join(clientscheme.AddToScheme(scheme), clusterstate.AddToScheme(scheme)))
 	w := &world{}
-	w.api = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+	w.api = fake.NewClientBuilder().WithScheme(kube.Scheme(clientscheme.AddToScheme)).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 			if w.patch != nil {
 				if err := w.patch(o); err != nil {
@@ -296,6 +292,16 @@ func TestClean(t *testing.T) {
 			expect.NoError(t, err)
 			if len(left) > 0 || !slices.Equal(removed, []string{"CloneSet shop/web"}) {
 				t.Errorf("left %v, removed %v", left, removed)
+			}
+		},
+		"not known, if the time has passed before the cluster was read": func(t *testing.T) {
+			w := newWorld(t, "", set())
+			ctx, cancel := context.WithTimeout(t.Context(), 0)
+			defer cancel()
+			left, err := w.Clean(ctx, func(Finding) {})
+			expect.Error(t, "nothing left would be a lie: the managers would be removed while pods wait for them", err, "was not read in time")
+			if len(left) > 0 {
+				t.Errorf("left %v", left)
 			}
 		},
 		"as far as the API server allows": func(t *testing.T) {

@@ -110,8 +110,9 @@ func (e appEntry) find(ctx context.Context, addresses []string) (found bool, fai
 		if state == registry.InService && e.Want != lifecycle.InService {
 			e.facts.Tracked.Contradicted(at.in, state) // where it was looked for before, that there was none stood for being out
 		}
-		if e.facts.Tracked.Saw(at.in, asked); address != e.Instance.Address {
-			if e.facts.Tracked.Standing(e.in).SeenAt().IsZero() {
+		e.facts.Tracked.Saw(at.in, asked)
+		if address != e.Instance.Address {
+			if e.facts.Tracked.Standing(e.in).SeenAt.IsZero() {
 				e.facts.Tracked.PassedOn(e.in, asked) // there was nothing that the calls could have changed
 			}
 			e.relocated.Store(true)
@@ -127,11 +128,12 @@ func (e appEntry) clear(ctx context.Context) waiting.Blocker {
 	asked, state := e.Clock.Now(), registry.Absent
 	if e.client.Gets() {
 		var err error
-		if state, err = e.client.Get(ctx, e.caller(), e.Instance); err != nil {
+		state, err = e.client.Get(ctx, e.caller(), e.Instance)
+		if err != nil {
 			return e.failed(ctx, err)
 		}
 	}
-	since := e.facts.Tracked.Standing(e.in).OutAfterGone()
+	since := e.facts.Tracked.Standing(e.in).OutAfterGone
 	again := !since.IsZero()
 	over := again && isOver(state, asked.Sub(since))
 	if !over && (!again || state == registry.Absent || e.unacknowledged()) {
@@ -156,7 +158,8 @@ func isOver(state registry.State, ago time.Duration) bool {
 
 // isOut also counts an entry that was out before its agent went away together with the node.
 func isOut(state registry.State, missing waiting.Blocker) bool {
-	return missing.Reason == "" || state == registry.OutOfService && missing.Reason == reason.AgentUnavailable
+	agentIsAway := missing.Case == waiting.OfAnAgent && missing.Reason == reason.RegistryUnavailable
+	return missing.Reason == "" || state == registry.OutOfService && agentIsAway
 }
 
 // awaitsApp reports that the application has no entry. Soon after the pod is ready, that is part of its start.
@@ -205,7 +208,7 @@ func (e *entry) lookForSeveral() {
 	if one := slices.Index(names, own); one >= 0 && slices.Contains(names[one+1:], own) {
 		e.saySeveral("its list has more than one")
 	}
-	if !e.ByApp() || !e.belongs() { // what the pod leaves may be at another address by now
+	if !e.ByApp() || !e.belongs() { // what the pod leaves may be at another address meanwhile
 		return
 	}
 	for _, one := range e.facts.Tracked.Foreign(e.in.By(lifecycle.Rollcall)) {

@@ -102,7 +102,7 @@ func fails(s steering) {
 func TestVisit_OfAnApplicationsEntry(t *testing.T) {
 	t.Parallel()
 	const joins, stays, goes = appspub.LifecycleStatePreparingNormal, appspub.LifecycleStateNormal, appspub.LifecycleStatePreparingDelete
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		of     steering
 		held   reason.Reason
@@ -111,7 +111,8 @@ func TestVisit_OfAnApplicationsEntry(t *testing.T) {
 		events string
 		// at is what clients are given at the pod's first address.
 		at registry.State
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"joins": {reason: "it is in rotation", of: steer(t, joins, registered), at: registry.InService},
 		"joins, and has not registered": {
 			reason: "no client is given the pod", of: steer(t, joins), held: reason.AppNotRegistered, at: registry.Absent,
@@ -163,23 +164,20 @@ func TestVisit_OfAnApplicationsEntry(t *testing.T) {
 			reason: "both are out, and a person should know", of: steer(t, goes, registeredTwice, wasFound), events: "OtherWriter",
 			at: registry.OutOfService,
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, err := tc.of.visitor.Visit(t.Context(), tc.of.facts)
-			expect.NoError(t, err)
-			held := waiting.First(got.Held...)
-			if held.Reason != tc.held || held.Calm != tc.calm || !strings.Contains(held.Message, tc.says) {
-				t.Errorf("%s: held for %+v", tc.reason, held)
-			}
-			if is := tc.of.app("web", first).State(); is != tc.at {
-				t.Errorf("%s: clients are given %s, want %s", tc.reason, is, tc.at)
-			}
-			if events := tc.of.events(); events != tc.events {
-				t.Errorf("%s: the Events are %q, want %q", tc.reason, events, tc.events)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		got, err := tc.of.visitor.Visit(t.Context(), tc.of.facts)
+		expect.NoError(t, err)
+		held := waiting.First(got.Held...)
+		if held.Reason != tc.held || held.Calm != tc.calm || !strings.Contains(held.Message, tc.says) {
+			t.Errorf("%s: held for %+v", tc.reason, held)
+		}
+		if is := tc.of.app("web", first).State(); is != tc.at {
+			t.Errorf("%s: clients are given %s, want %s", tc.reason, is, tc.at)
+		}
+		if events := tc.of.events(); events != tc.events {
+			t.Errorf("%s: the Events are %q, want %q", tc.reason, events, tc.events)
+		}
+	})
 }
 
 // events are the reasons of the Events.

@@ -39,7 +39,7 @@ func (e *entry) call(ctx context.Context) waiting.Blocker {
 	case outcome == registryclient.Acknowledged, outcome == registryclient.Foreign && e.LeftToApp:
 		e.changed(before.Stands(e.Want), e.Clock.Since(now))
 		e.acknowledged()
-		e.sayReturned(before.Returned())
+		e.sayReturned(before.Returned)
 		if err != nil {
 			e.saySeveral(err.Error())
 		}
@@ -116,11 +116,7 @@ func (m *moment) probe(ctx context.Context, rows []plan.Row) waiting.Blocker {
 // of it is more than what a call does.
 func (e *entry) alsoRegistersItself(said string) waiting.Blocker {
 	e.facts.Tracked.Given(e.in)
-	var others []waiting.Other
-	for _, one := range e.facts.GivenBy(e.Row) {
-		others = append(others, waiting.Other{Address: one.Endpoint.Address, Port: one.Endpoint.Port, Tagged: one.Tagged})
-	}
-	return waiting.AlsoRegistersItself(e.Row, e.Instance.Endpoint(), said, others)
+	return waiting.AlsoRegistersItself(e.Row, e.Instance.Endpoint(), said, e.facts.GivenBy(e.Row))
 }
 
 // failed classifies a failure. An unknown one is tried again.
@@ -153,7 +149,8 @@ func (e *entry) failed(ctx context.Context, err error) waiting.Blocker {
 	b = b.OfAgent(err)
 	if told {
 		e.facts.Tracked.Postpone(e.in, tracker.Postponement{
-			Want: e.Want, Through: e.client, Until: e.Clock.Now().Add(after), Reason: b.Reason, Message: b.Message, Late: b.Late,
+			Want: e.Want, Through: e.client, Until: e.Clock.Now().Add(after),
+			Reason: b.Reason, Case: string(b.Case), Message: b.Message, Late: b.Late,
 		})
 	}
 	return b
@@ -162,10 +159,7 @@ func (e *entry) failed(ctx context.Context, err error) waiting.Blocker {
 // awaitsFollower returns why a registry that follows the pod's condition has not done so.
 func (e *entry) awaitsFollower(b waiting.Blocker) waiting.Blocker {
 	b.Reason, b.After, b.Late = reason.NotEffective, e.backOff(), true
-	if !e.client.Follows() || e.NoCondition == nil {
-		return b
-	}
-	if why := e.NoCondition(); why != "" {
+	if why := e.NoCondition(); why != "" && e.client.Follows() {
 		return b.NoCondition(why)
 	}
 	return b

@@ -29,7 +29,7 @@ func (v *visit) question() drain.Question {
 // lastAnswer is the pod's. One whose container has ended has nothing left that could be cut off, and can't answer.
 func (v *visit) lastAnswer() drain.Answer {
 	switch {
-	case v.Asker == nil || !v.facts.Drain.Asks():
+	case !v.facts.Drain.Asks():
 		return drain.Answer{}
 	case !lifecycle.Runs(v.pod(), v.facts.Drain.Until.Port):
 		return drain.Answer{Asked: v.Clock.Now(), Idle: true}
@@ -39,15 +39,13 @@ func (v *visit) lastAnswer() drain.Answer {
 
 // askIdle has the pod asked from now on, or no more.
 func (v *visit) askIdle(ask bool, d plan.Drain) {
-	switch {
-	case v.Asker == nil:
-	case ask:
-		q := v.question()
-		q.Since = d.Out
-		v.Asker.Ask(q)
-	default:
+	if !ask {
 		v.Asker.Stop(v.pod().UID)
+		return
 	}
+	q := v.question()
+	q.Since = d.Out
+	v.Asker.Ask(q)
 }
 
 // drained reports what has ended the drain of a hook that was just released.

@@ -110,7 +110,10 @@ func (e *entry) agreed() {
 func (e *entry) waitsFor(goal tracker.Goal, step tracker.Step) waiting.Blocker {
 	switch step.Cause {
 	case tracker.Postponed:
-		return waiting.Blocker{Reason: step.Said.Reason, Message: step.Said.Message, Late: step.Said.Late, After: step.After}
+		said := step.Said
+		return waiting.Blocker{
+			Reason: said.Reason, Case: waiting.Case(said.Case), Message: said.Message, Late: said.Late, After: step.After,
+		}
 	case tracker.Settling:
 		return waiting.Settling(e.Row, max(step.After, firstPause))
 	case tracker.GivenByAnother:

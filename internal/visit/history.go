@@ -43,7 +43,7 @@ func (e *entry) changed(stood bool, took time.Duration) {
 	case e.Want == lifecycle.Absent:
 		e.History.Removed(pod, line, "", took)
 	case !stood:
-		e.History.Registered(pod, line, took)
+		e.History.Registered(pod, line, string(lifecycle.State(e.pod())), took)
 	}
 }
 

@@ -53,7 +53,7 @@ func (v *visit) patch(ctx context.Context, edit lifecycle.Edit, record *lifecycl
 	v.facts.Memory.Written = written.ResourceVersion
 	v.input.Pod = after
 	if after.Annotations[lifecycle.AnnotationRecord] != pod.Annotations[lifecycle.AnnotationRecord] {
-		v.input.Record = lifecycle.RecordOf(after)
+		v.input.Record = v.State.Records.Of(after)
 	}
 	v.decide()
 	return nil
@@ -62,7 +62,7 @@ func (v *visit) patch(ctx context.Context, edit lifecycle.Edit, record *lifecycl
 // showRotation updates the pod's condition, which takes a write of its own.
 func (v *visit) showRotation(ctx context.Context) error {
 	pod := v.pod()
-	if v.PodCondition == nil || !v.PodCondition() || v.facts.Uncached || pod.DeletionTimestamp != nil {
+	if !v.PodCondition() || v.facts.Uncached || pod.DeletionTimestamp != nil {
 		return nil
 	}
 	in, known := v.rotation()

@@ -36,7 +36,7 @@ type Visitor struct {
 	Releases *metrics.ReleaseMetrics
 	// PodCondition reports whether to keep [lifecycle.ConditionInRotation] on each pod, which takes the right to patch pods/status.
 	PodCondition func() bool
-	// NoCondition returns why that can't be written, if a right is missing. It can be nil.
+	// NoCondition returns why that can't be written, if a right is missing.
 	NoCondition func() string
 	Clock       clock.PassiveClock
 	// Ahead is how far this clock may be ahead of the last leader's.
@@ -46,7 +46,7 @@ type Visitor struct {
 	BackOff func(types.UID) time.Duration
 	// Tell records an Event.
 	Tell func(pod *lifecycle.Pod, why reason.Reason, note string)
-	// Asker asks draining pods whether they are idle. Without one, none answers.
+	// Asker asks draining pods whether they are idle.
 	Asker Asker
 	// Wake queues a pod for whose call a slot is free.
 	Wake func(id lifecycle.PodID, urgent bool)

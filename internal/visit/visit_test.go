@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
+	"github.com/rollcall-dev/rollcall/internal/drain"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/memory"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
@@ -31,7 +32,9 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/internal/waiting"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 )
 
 const (
@@ -44,7 +47,6 @@ type room struct {
 	t       *testing.T
 	facts   *observe.Facts
 	visitor *Visitor
-	faults  map[string]error // by registry, of each call
 	// registries are by name.
 	registries map[string]*fakeregistry.Registry
 
@@ -57,7 +59,7 @@ var errDown = errors.New("connection refused")
 
 func newRoom(t *testing.T, state appspub.LifecycleStateType) *room {
 	t.Helper()
-	r := &room{t: t, faults: map[string]error{}, registries: map[string]*fakeregistry.Registry{}}
+	r := &room{t: t, registries: map[string]*fakeregistry.Registry{}}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop", Name: "web-1", UID: "1", Labels: map[string]string{appspub.LifecycleStateKey: string(state)},
@@ -68,14 +70,8 @@ func newRoom(t *testing.T, state appspub.LifecycleStateType) *room {
 		pod.Finalizers = []string{preDelete}
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: pod.Namespace}}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterstate.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
 	api := clusterstate.CacheThrough(interceptor.NewClient(
-		fake.NewClientBuilder().WithScheme(scheme).WithObjects(pod, namespace).Build(), interceptor.Funcs{Patch: r.patch}))
+		fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(pod, namespace).Build(), interceptor.Funcs{Patch: r.patch}))
 	clock, id := clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0)), lifecycle.PodID{
 		NamespacedName: types.NamespacedName{Namespace: "shop", Name: "web-1"}, UID: "1",
 	}
@@ -84,7 +80,7 @@ func newRoom(t *testing.T, state appspub.LifecycleStateType) *room {
 		Clock: clock, Ahead: func() time.Duration { return 0 },
 		BackOff: func(types.UID) time.Duration { return time.Second },
 		Tell:    func(_ *lifecycle.Pod, why reason.Reason, _ string) { r.note("Event " + string(why)) },
-		Wake:    func(lifecycle.PodID, bool) {},
+		Wake:    func(lifecycle.PodID, bool) {}, PodCondition: func() bool { return false }, NoCondition: func() string { return "" }, Asker: mute{},
 	}
 	settings := observe.Settings{
 		Cluster: "prod", Registries: registryclient.Registries{"new": r.registry("new"), "old": r.registry("old")},
@@ -104,41 +100,29 @@ func newRoom(t *testing.T, state appspub.LifecycleStateType) *room {
 	return r
 }
 
+// mute is an Asker whose pods don't answer.
+type mute struct{}
+
+func (mute) Ask(drain.Question)               {}
+func (mute) Stop(types.UID)                   {}
+func (mute) Last(drain.Question) drain.Answer { return drain.Answer{} }
+
 func target(name string) tracker.Target {
 	return tracker.Target{Registry: name, Instance: registry.Instance{
 		Registry: name, Service: "web", Address: "10.0.0.1", Port: 8080, Namespace: "shop", Pod: "web-1", UID: "1", Cluster: "prod",
 	}}
 }
 
-// registry answers from memory, or as the faults say.
+// registry answers from memory. The journal has what it did.
 func (r *room) registry(name string) *registryclient.Client {
 	reg := fakeregistry.New(fakeregistry.Memory(r.t.Context()))
 	r.registries[name] = reg
-	reg.OnAnswer(fakeregistry.Match{}, func(c fakeregistry.Call) { r.note(fmt.Sprintf("%s %s", name, c.Op)) })
-	return registryclient.New(faulty{reg, r, name}, registryclient.Options{Name: name, Driver: name, Timeout: time.Second, MaxInFlight: 8})
-}
-
-// faulty fails before a call reaches the registry.
-type faulty struct {
-	*fakeregistry.Registry
-
-	r    *room
-	name string
-}
-
-func (f faulty) Register(ctx context.Context, in registry.Instance) error {
-	return unless(f.r.faults[f.name], func() error { return f.Registry.Register(ctx, in) })
-}
-
-func (f faulty) Deregister(ctx context.Context, in registry.Instance) error {
-	return unless(f.r.faults[f.name], func() error { return f.Registry.Deregister(ctx, in) })
-}
-
-func unless(fault error, call func() error) error {
-	if fault != nil {
-		return fault
-	}
-	return call()
+	reg.OnAnswer(fakeregistry.Match{}, func(c fakeregistry.Call) {
+		if c.Acknowledged() {
+			r.note(fmt.Sprintf("%s %s", name, c.Op))
+		}
+	})
+	return registryclient.New(reg, registryclient.Options{Name: name, Driver: name, Timeout: time.Second, MaxInFlight: 8})
 }
 
 func (r *room) note(line string) {
@@ -176,7 +160,7 @@ func (r *room) wasIn(names ...string) *room {
 }
 
 func (r *room) down(name string) *room {
-	r.faults[name] = errDown
+	r.registries[name].Fail(fakeregistry.Match{}, errDown)
 	return r
 }
 
@@ -189,14 +173,15 @@ func TestVisit(t *testing.T) {
 	t.Parallel()
 	const joins, goes = appspub.LifecycleStatePreparingNormal, appspub.LifecycleStatePreparingDelete
 	refused := errors.New("admission webhook denied it")
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason  string
 		room    *room
 		journal []string
 		held    reason.Reason
 		behind  reason.Reason
 		fails   bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"a new pod": {
 			reason: "it is protected before it is registered, and counts only then", room: newRoom(t, joins),
 			journal: []string{"write " + preDelete, "new Register", "write " + preNormal + " " + preDelete},
@@ -230,21 +215,73 @@ func TestVisit(t *testing.T) {
 			reason: "clients of that one are still given it", room: newRoom(t, goes).wasIn("new", "old").down("old"),
 			journal: []string{"new Deregister"}, held: reason.RegistryUnavailable,
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, err := tc.room.visitor.Visit(t.Context(), tc.room.facts)
-			if (err != nil) != tc.fails {
-				t.Fatalf("%s: got error %v", tc.reason, err)
-			}
-			if diff := cmp.Diff(tc.journal, tc.room.journal); diff != "" {
-				t.Errorf("%s: the journal differs (-want +got):\n%s", tc.reason, diff)
-			}
-			if held, behind := firstOf(got.Held), firstOf(got.Behind); held != tc.held || behind != tc.behind {
-				t.Errorf("%s: held for %q, behind for %q; want %q and %q", tc.reason, held, behind, tc.held, tc.behind)
-			}
-		})
+	}, func(t *testing.T, tc row) {
+		got, err := tc.room.visitor.Visit(t.Context(), tc.room.facts)
+		if (err != nil) != tc.fails {
+			t.Fatalf("%s: got error %v", tc.reason, err)
+		}
+		if diff := cmp.Diff(tc.journal, tc.room.journal); diff != "" {
+			t.Errorf("%s: the journal differs (-want +got):\n%s", tc.reason, diff)
+		}
+		if held, behind := firstOf(got.Held), firstOf(got.Behind); held != tc.held || behind != tc.behind {
+			t.Errorf("%s: held for %q, behind for %q; want %q and %q", tc.reason, held, behind, tc.held, tc.behind)
+		}
+	})
+}
+
+// answering is an Asker whose pod has answered that.
+type answering struct {
+	mute
+
+	last drain.Answer
+}
+
+func (a answering) Last(drain.Question) drain.Answer { return a.last }
+
+// TestVisit_DrainsUntilIdle: what ends the drain of a pod that is out, and what a person should know of it.
+func TestVisit_DrainsUntilIdle(t *testing.T) {
+	t.Parallel()
+	crashed := func(pod *lifecycle.Pod) {
+		pod.Spec.Containers, pod.Status.NotRunning = []lifecycle.Container{{Name: "app"}}, []string{"app"}
 	}
+	runs := func(*lifecycle.Pod) {}
+	type row struct {
+		reason string
+		after  time.Duration
+		last   drain.Answer
+		of     func(*lifecycle.Pod)
+		held   reason.Reason
+		events []string
+	}
+	expect.Each(t, map[string]row{
+		"is busy":             {"requests would be cut off", time.Minute, drain.Answer{Left: 3}, runs, reason.Draining, nil},
+		"is idle":             {"nothing is left to wait for", time.Minute, drain.Answer{Idle: true}, runs, "", nil},
+		"does not answer":     {"it may be busy", time.Minute, drain.Answer{Failed: "connection refused"}, runs, reason.Draining, nil},
+		"has crashed":         {"nothing is left that could be cut off", time.Minute, drain.Answer{Failed: "connection refused"}, crashed, "", nil},
+		"is idle, before min": {"clients have not noticed yet", time.Second, drain.Answer{Idle: true}, runs, reason.Draining, nil},
+		"is busy until max":   {"requests may have been cut off", 10 * time.Minute, drain.Answer{Left: 3}, runs, "", []string{"Event DrainTimeout"}},
+	}, func(t *testing.T, tc row) {
+		r := newRoom(t, appspub.LifecycleStatePreparingDelete).wasIn("new")
+		clock := clocktesting.NewFakePassiveClock(r.visitor.Clock.Now())
+		r.visitor.Clock = clock
+		r.facts.Drain = drain.Policy{Min: 5 * time.Second, Max: 10 * time.Minute, Until: drain.Until{Port: 8080, Path: "/idle"}}
+		got, err := r.visitor.Visit(t.Context(), r.facts)
+		if err != nil || firstOf(got.Held) != reason.Draining {
+			t.Fatalf("held for %q, with error %v, before its drain", firstOf(got.Held), err)
+		}
+		clock.SetTime(clock.Now().Add(tc.after))
+		tc.last.Asked = clock.Now()
+		r.visitor.Asker, r.facts.Input, r.journal = answering{last: tc.last}, got.Input, nil
+		tc.of(r.facts.Input.Pod)
+		got, err = r.visitor.Visit(t.Context(), r.facts)
+		if err != nil || firstOf(got.Held) != tc.held {
+			t.Errorf("%s: held for %q, with error %v, want %q", tc.reason, firstOf(got.Held), err, tc.held)
+		}
+		events := slices.DeleteFunc(r.journal, func(line string) bool { return !strings.HasPrefix(line, "Event") })
+		if !slices.Equal(events, tc.events) {
+			t.Errorf("%s: got Events %v, want %v", tc.reason, events, tc.events)
+		}
+	})
 }
 
 func firstOf(all []waiting.Blocker) reason.Reason { return waiting.First(all...).Reason }

@@ -53,6 +53,9 @@ const (
 	WithoutIP6 Case = "its metadata lacks an IPv6 address"
 	OfInjected Case = "its port is that of an injected container"
 	OfVirtual  Case = "its address is vCluster's"
+	OfBalancer Case = "a cloud load balancer keeps it"
+	OfAnAgent  Case = "the agent of the application's entry failed"
+	Unread     Case = "what it rests on can't be read"
 )
 
 // First returns the first blocker that is not just Queued, with the soonest After.
@@ -98,9 +101,9 @@ func (b Blocker) Sentence() string {
 // OfAgent blames the agent if it failed, not the registry.
 func (b Blocker) OfAgent(err error) Blocker {
 	if registry.IsOfAgent(err) {
-		b.Reason = reason.AgentUnavailable
+		b.Reason, b.Case = reason.RegistryUnavailable, OfAnAgent
 		if registry.CodeOf(err) == registry.CodeTerminal {
-			b.Reason = reason.AgentRefused
+			b.Reason = reason.RegistryRefused
 		}
 	}
 	return b
@@ -123,8 +126,11 @@ func (b Blocker) Say(before Blocker, now time.Time) (said Blocker, due bool) {
 	return b, true
 }
 
+// Same reports whether both are one reason, and one case of it.
+func (b Blocker) Same(as Blocker) bool { return b.Reason == as.Reason && b.Case == as.Case }
+
 func (b Blocker) repeats(before Blocker) bool {
-	return b.Reason == before.Reason && b.Case == before.Case && (b.Hook == before.Hook || b.Hook == "")
+	return b.Same(before) && (b.Hook == before.Hook || b.Hook == "")
 }
 
 // InPlaceOf returns before if nothing new is known: its registry was not asked again.

@@ -106,21 +106,13 @@ func Unheard(left int) Blocker {
 		"%d more entries that only the pod's annotation %s shows are still to be taken out, a few each second", left, lifecycle.AnnotationRecord)}
 }
 
-// Other is an entry that this configuration does not manage.
-type Other struct {
-	Address string
-	Port    int
-	// Tagged is how Rollcall's own tag describes it; empty without one.
-	Tagged string
-}
-
 // AlsoRegistersItself is about other entries by which clients are given a pod that is at the endpoint, or one that the registry told of.
-func AlsoRegistersItself(entry fmt.Stringer, endpoint, said string, others []Other) Blocker {
+func AlsoRegistersItself(entry fmt.Stringer, endpoint, said string, others []lifecycle.Foreign) Blocker {
 	const untagged = "clients are given %s by an entry that Rollcall has not written (%s): turn off the application's own registration, " +
 		"or let Rollcall steer that entry"
 	text := fmt.Sprintf(untagged, "this address", said)
 	for _, one := range others {
-		at := net.JoinHostPort(one.Address, strconv.Itoa(one.Port))
+		at := net.JoinHostPort(one.Endpoint.Address, strconv.Itoa(one.Endpoint.Port))
 		switch {
 		case one.Tagged != "":
 			text = fmt.Sprintf("clients are given the pod by an entry that has Rollcall's ownership tag and is not where this configuration "+
@@ -175,7 +167,7 @@ func AppEntryRemains(entry fmt.Stringer, after time.Duration) Blocker {
 
 // UnreadOther is about an address that another pod may have.
 func UnreadOther(entry fmt.Stringer, err error, after time.Duration) Blocker {
-	return Blocker{Reason: reason.ReadFailed, After: after, Message: fmt.Sprintf("%s: %v", entry, err)}
+	return Blocker{Reason: reason.APIServerFailed, Case: Unread, After: after, Message: fmt.Sprintf("%s: %v", entry, err)}
 }
 
 // ReadFailed is about what a decision needs and can't have.
@@ -184,13 +176,13 @@ func ReadFailed(err error, forbidden bool) Blocker {
 	if forbidden {
 		remedy = "grant the manager the right, as its ClusterRole has it in the version's manifests"
 	}
-	return Blocker{Reason: reason.ReadFailed, After: Longest, Message: fmt.Sprintf(
+	return Blocker{Reason: reason.APIServerFailed, Case: Unread, After: Longest, Message: fmt.Sprintf(
 		"%s; the pod stays as it is until that can be read: %s", registry.Excerpt(err.Error()), remedy)}
 }
 
 // PatchRefused is about a write of the pod.
 func PatchRefused(err error, after time.Duration) Blocker {
-	return Blocker{Reason: reason.PatchRefused, After: after, Message: registry.Excerpt(err.Error())}
+	return Blocker{Reason: reason.APIServerFailed, After: after, Message: registry.Excerpt(err.Error())}
 }
 
 // CacheBehind is about a cache that hangs.
@@ -256,7 +248,7 @@ func UnreadableEnd(why string) Blocker {
 
 // InjectedPort is about a container that a webhook has put before the application's.
 func InjectedPort(why string) Blocker {
-	return Blocker{Reason: reason.UnreachableEntry, Case: OfInjected, Message: why}
+	return Blocker{Reason: reason.InvalidPod, Case: OfInjected, Message: why}
 }
 
 // UnknownName is about a misspelt annotation.
@@ -266,7 +258,7 @@ func UnknownName(name string) Blocker {
 
 // IPv6Missing is about clients of Spring Cloud Alibaba.
 func IPv6Missing(entry string) Blocker {
-	return Blocker{Reason: reason.UnreachableEntry, Case: WithoutIP6, Message: entry +
+	return Blocker{Reason: reason.InvalidPod, Case: WithoutIP6, Message: entry +
 		`: applications' own entries of the service have metadata IPv6, ` +
 		`and the pod's has none in brackets, so clients of Spring Cloud Alibaba with an IPv6 address drop it or can't reach it: ` +
 		`set IPv6: "[{podIPv6}]" in service.metadata`}
@@ -274,12 +266,13 @@ func IPv6Missing(entry string) Blocker {
 
 // UnreadyTarget is about a cloud load balancer.
 func UnreadyTarget(gate string) Blocker {
-	return Blocker{Reason: reason.UnreadyTarget, Message: fmt.Sprintf("the pod has readiness gate %s, %s", gate, lifecycle.BalancerRemedy)}
+	return Blocker{Reason: reason.InvalidPod, Case: OfBalancer, Message: fmt.Sprintf(
+		"the pod has readiness gate %s, %s", gate, lifecycle.BalancerRemedy)}
 }
 
 // VirtualNodeIP is about a node of a vCluster.
 func VirtualNodeIP(address, node string) Blocker {
-	return Blocker{Reason: reason.UnreachableEntry, Case: OfVirtual, Message: fmt.Sprintf(
+	return Blocker{Reason: reason.InvalidPod, Case: OfVirtual, Message: fmt.Sprintf(
 		"clients are given the address %s as that of node %s, and it is "+
 			"vCluster's own: upgrade vCluster to 0.28.1 or newer, or set networking.advanced.proxyKubelets.byIP to false in vcluster.yaml",
 		address, node)}

@@ -15,6 +15,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 type entryNamed string
@@ -58,8 +59,8 @@ func TestSentences(t *testing.T) {
 		Stopping(),
 		Unheard(40),
 		AlsoRegistersItself(entry, "10.0.0.1:8080", "the registry was asked for it", nil),
-		AlsoRegistersItself(entry, "10.0.0.1:8080", "", []Other{{Address: "fd00::1", Port: 8080}}),
-		AlsoRegistersItself(entry, "10.0.0.1:8080", "", []Other{{Address: "10.0.0.1", Port: 8080, Tagged: "node old"}}),
+		AlsoRegistersItself(entry, "10.0.0.1:8080", "", []lifecycle.Foreign{{Endpoint: lifecycle.Endpoint{Address: "fd00::1", Port: 8080}}}),
+		AlsoRegistersItself(entry, "10.0.0.1:8080", "", []lifecycle.Foreign{{Endpoint: lifecycle.Endpoint{Address: "10.0.0.1", Port: 8080}, Tagged: "node old"}}),
 		AppMissing(entry, nil),
 		AppMissing(entry, err).LookedForAt([]string{"10.0.0.1", "fd00::1"}),
 		AppMissing(entry, nil).Under("10.0.0.1:8080", []string{"WEB"}, "rollcall.dev/services", "web"),
@@ -92,9 +93,7 @@ func TestSentences(t *testing.T) {
 	}
 	golden := filepath.Join("testdata", "sentences.txt")
 	want, readErr := os.ReadFile(golden)
-	if readErr != nil {
-		t.Fatal(readErr)
-	}
+	expect.NoError(t, readErr)
 	if text.String() != string(want) {
 		t.Errorf("the sentences differ from %s. If they are meant to, this is the file:\n%s", golden, text.String())
 	}

@@ -21,7 +21,7 @@ const (
 	maintenancePrefix   = "_service_maintenance:"
 	maintenanceReason   = "Rollcall has taken the pod out of rotation"
 	longestWait         = 10 * time.Second // a question to the catalog waits for a change no longer than that
-	shortestWait        = 50 * time.Millisecond
+	shortestWait        = 200 * time.Millisecond
 	agentServicePath    = "/v1/agent/service/maintenance/"
 	healthOfServicePath = "/v1/health/service/"
 	servicesPath        = "/v1/catalog/services"

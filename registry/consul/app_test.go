@@ -23,6 +23,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -111,7 +112,7 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		for n := range pods { // a filter can let pass more than what is looked for
 			at := fmt.Sprintf(`"ID": "web/1", "Address": "10.0.0.%d", "Port": 80`, n)
 			if a.leftover != "" {
-				services = append(services, `{"Node": {"Node": "worker-2", "Address": "127.0.0.2"}, "Service": {`+at+`}, "Checks": [`+a.leftover+`]}`)
+				services = append(services, `{"Node": {"Node": "worker-2", "Address": "::1"}, "Service": {`+at+`}, "Checks": [`+a.leftover+`]}`)
 			}
 			services = append(services, `{"Node": {"Node": "worker-3", "Address": "127.0.0.1", "Meta": {`+a.meta+`}}, `+
 				`"Service": {`+at+`, "Meta": {`+a.meta+`}}, "Checks": [`+a.shown+`]}`)
@@ -165,9 +166,7 @@ func TestAppEntryAtItsAgent(t *testing.T) {
 	expectAsked("the service", path+"true", "the node since", "the node since 7")
 	expect.NoError(t, apps.Deregister(t.Context(), drivertest.Pod(1))) // it is out
 	expectAsked("the service")
-	if state, err := apps.Get(t.Context(), drivertest.Pod(1)); err != nil || state != registry.OutOfService {
-		t.Errorf("Get: got %q and error %v, want %q", state, err, registry.OutOfService)
-	}
+	drivertest.Says(t, "it is out", apps, drivertest.Pod(1), registry.OutOfService)
 	expectAsked("the service")
 	expect.NoError(t, apps.Register(t.Context(), drivertest.Pod(1)))
 	expectAsked("the service", path+"false", "the node since", "the node since 7")
@@ -178,42 +177,62 @@ func TestAppEntryAtItsAgent(t *testing.T) {
 // TestApplicationsAreLookedForTogether: a server looks through all instances of the service for each question.
 func TestApplicationsAreLookedForTogether(t *testing.T) {
 	t.Parallel()
-	a := &agent{}
-	apps := a.open(t).AppEntries()
-	var group errgroup.Group
-	for n := range pods {
-		group.Go(func() error {
-			state, err := apps.Get(t.Context(), drivertest.Pod(n))
-			if err == nil && state != registry.InService {
-				err = fmt.Errorf("pod %d is %s", n, state)
+	const room = 48 // of one question; calls beyond it ask again, and how often is a matter of speed
+	for _, calls := range []int{room, pods} {
+		a := &agent{}
+		endpoint := drivertest.Serve(t, a.ServeHTTP)
+		synctest.Test(t, func(t *testing.T) {
+			apps := open(t, registry.Config{Endpoint: endpoint, Outgoing: drivertest.Slow("/health/service/web")}).AppEntries()
+			var group errgroup.Group
+			for n := range calls {
+				group.Go(func() error {
+					state, err := apps.Get(t.Context(), drivertest.Pod(n))
+					if err == nil && state != registry.InService {
+						err = fmt.Errorf("pod %d is %s", n, state)
+					}
+					return err
+				})
 			}
-			return err
+			expect.NoError(t, group.Wait())
 		})
-	}
-	expect.NoError(t, group.Wait())
-	if asked := len(a.asked); asked > pods/4 {
-		t.Errorf("%d questions for %d pods, want few", asked, pods)
+		a.mu.Lock()
+		asked := len(a.asked)
+		a.mu.Unlock()
+		if calls == room && (asked == 0 || asked > 2) {
+			t.Errorf("%d questions for %d pods, want at most 2: one that is under way, and one for all that came meanwhile", asked, calls)
+		}
 	}
 }
 
 // TestOtherNamesAreLookedForTogether: a server looks through all services for them, and pods ask while their applications start.
 func TestOtherNamesAreLookedForTogether(t *testing.T) {
 	t.Parallel()
-	for _, others := range [][]string{nil, {"api"}} {
-		a := &agent{absent: true, others: others}
-		apps := a.open(t).AppEntries()
-		var group sync.WaitGroup
-		for n := range pods {
-			group.Go(func() {
-				err := apps.Register(t.Context(), drivertest.Pod(n))
-				if registry.CodeOf(err) != registry.CodeNotRegistered || !slices.Equal(registry.OtherNamesOf(err), others) {
-					t.Errorf("pod %d: got error %v with the names %q, want that it is not registered, and %q", n, err, registry.OtherNamesOf(err), others)
-				}
-			})
-		}
-		group.Wait()
-		if others == nil && a.named > pods/4 {
-			t.Errorf("%d questions for %d pods, want few", a.named, pods)
+	const few = 16 // one question has room for them; beyond it, how often calls ask is a matter of speed
+	for _, tc := range []struct {
+		calls  int
+		others []string
+	}{{few, nil}, {pods, nil}, {pods, []string{"api"}}} {
+		a := &agent{absent: true, others: tc.others}
+		endpoint := drivertest.Serve(t, a.ServeHTTP)
+		synctest.Test(t, func(t *testing.T) {
+			apps := open(t, registry.Config{Endpoint: endpoint, Outgoing: drivertest.Slow("/catalog/services")}).AppEntries()
+			var group sync.WaitGroup
+			for n := range tc.calls {
+				group.Go(func() {
+					err := apps.Register(t.Context(), drivertest.Pod(n))
+					if registry.CodeOf(err) != registry.CodeNotRegistered || !slices.Equal(registry.OtherNamesOf(err), tc.others) {
+						t.Errorf("pod %d: got error %v with the names %q, want that it is not registered, and %q",
+							n, err, registry.OtherNamesOf(err), tc.others)
+					}
+				})
+			}
+			group.Wait()
+		})
+		a.mu.Lock()
+		named := a.named
+		a.mu.Unlock()
+		if tc.calls == few && (named == 0 || named > 2) {
+			t.Errorf("%d questions for %d pods, want at most 2: one that is under way, and one for all that came meanwhile", named, tc.calls)
 		}
 	}
 }
@@ -224,9 +243,7 @@ func TestAnApplicationThatEndsWhileItIsSteered(t *testing.T) {
 	expect.NoError(t, (&agent{deaf: true, goes: true}).open(t).AppEntries().FailOver(t.Context(), drivertest.Pod(1)))
 	const maintenance = `{"CheckID": "_service_maintenance:web/1", "ServiceID": "web/1", "Status": "critical"}`
 	err := (&agent{goes: true, shown: maintenance}).open(t).AppEntries().Register(t.Context(), drivertest.Pod(1))
-	if registry.CodeOf(err) != registry.CodeNotRegistered {
-		t.Errorf("Register: got error %v, want that nothing is registered", err)
-	}
+	expect.Code(t, registry.CodeNotRegistered, err, "Register: nothing is registered")
 }
 
 // TestAgentsAreNotTheRegistry: agents that fail, on whatever number of nodes, stop no call for another pod.
@@ -332,9 +349,7 @@ func TestALeftoverOfADeadNode(t *testing.T) {
 	}
 	_, err = apps.Get(t.Context(), drivertest.Pod(1)) // the catalog follows with the next answer
 	expect.NoError(t, err)
-	if err := apps.Register(t.Context(), drivertest.Pod(1)); registry.CodeOf(err) != registry.CodeSeveralEntries {
-		t.Errorf("Register: got error %v, want it acknowledged with a word of the two services", err)
-	}
+	expect.Code(t, registry.CodeSeveralEntries, apps.Register(t.Context(), drivertest.Pod(1)), "Register: want it acknowledged with a word of the two services")
 	const path = "PUT /v1/agent/service/maintenance/web%2F1 enable="
 	want := []string{
 		"the service", path + "true", "the service", "the service", path + "false", "the node since", "the node since 7",
@@ -353,9 +368,7 @@ func TestALeftoverInMaintenance(t *testing.T) {
 	}
 	_, err := apps.Get(t.Context(), drivertest.Pod(1)) // the catalog follows with the next answer
 	expect.NoError(t, err)
-	if err := apps.Register(t.Context(), drivertest.Pod(1)); registry.CodeOf(err) != registry.CodeSeveralEntries {
-		t.Errorf("Register: got error %v, want it acknowledged with a word of the two services", err)
-	}
+	expect.Code(t, registry.CodeSeveralEntries, apps.Register(t.Context(), drivertest.Pod(1)), "Register: want it acknowledged with a word of the two services")
 }
 
 // TestASlowAgentIsNoServersFault: the catalog answers, and has nothing new to say, so that calls stay with the server that they are at.
@@ -371,8 +384,7 @@ func TestASlowAgentIsNoServersFault(t *testing.T) {
 		Endpoint: first + "," + second,
 		Options:  fmt.Appendf(nil, `{"agentEndpoint": %q}`, strings.Replace(first, "127.0.0.1", "{nodeIP}", 1)),
 	}).AppEntries()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // before which a busy machine has answered
-	defer cancel()
+	ctx := drivertest.Within(t, 5*time.Second) // before which a busy machine has answered
 	err := apps.FailOver(ctx, drivertest.Pod(1))
 	if registry.CodeOf(err) == registry.CodeTerminal || !registry.IsOfAgent(err) || !errors.Is(err, context.DeadlineExceeded) || // it may come to pass
 		!strings.Contains(err.Error(), `the catalog does not show it yet: "web/1" on node worker-3`) {

@@ -91,9 +91,7 @@ func TestFiltersAreQuoted(t *testing.T) {
 	for text, want := range map[string]string{
 		"prod-1": `"prod-1"`, `a"b`: `"a\x22b"`, `a\`: `"a\x5c"`, "ü%": `"ü%"`, "a\nb": `"a\nb"`,
 	} {
-		if got := quote(text); got != want {
-			t.Errorf("%q: got %s, want %s", text, got, want)
-		}
+		expect.Equal(t, want, quote(text), "%q", text)
 	}
 }
 

@@ -3,12 +3,10 @@ package consul_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"path"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -65,27 +63,20 @@ func TestNew(t *testing.T) {
 	})
 }
 
-func TestStatusDecides(t *testing.T) {
+func TestAnswers(t *testing.T) {
 	t.Parallel()
-	retryable := map[int]bool{408: true, 409: true, 425: true, 429: true}
-	for _, status := range []int{201, 299, 300, 400, 401, 403, 404, 408, 409, 425, 429, 499, 500, 503, 599} {
-		t.Run(strconv.Itoa(status), func(t *testing.T) {
-			t.Parallel()
-			for op, err := range drivertest.Calls(t.Context(), answering(t, status, nil, ""), drivertest.Pod(1)) {
-				field, _ := registry.FieldOf(err)
-				switch {
-				case err == nil:
-					t.Errorf("%s: got the acknowledgement, want an error", op)
-				case (registry.CodeOf(err) == registry.CodeTerminal) != (status >= 300 && status <= 499 && !retryable[status]):
-					t.Errorf("%s: got an error that is terminal: %t: %v", op, registry.CodeOf(err) == registry.CodeTerminal, err)
-				case (field == "auth.tokenFile") != (status == 401 || status == 403):
-					t.Errorf("%s: got an error of field %q: %v", op, field, err)
-				case status >= 300 && status != 409 && !strings.Contains(err.Error(), strconv.Itoa(status)):
-					t.Errorf("%s: got error %v, want one that says %d", op, err, status)
-				}
-			}
-		})
-	}
+	const token = "auth.tokenFile"
+	drivertest.Answers(t, func(t *testing.T, endpoint string) registry.Registry {
+		t.Helper()
+		return open(t, registry.Config{Endpoint: endpoint})
+	}, map[string]drivertest.Answer{
+		"who are you":  {Reason: "a person has to act", Status: 401, Final: true, Field: token},
+		"no right":     {Reason: "a person has to act", Status: 403, Final: true, Field: token},
+		"no such path": {Reason: "it stays so", Status: 404, Final: true},
+		"rolled back":  {Reason: "it does not say why", Status: 409},
+		"no results":   {Reason: "nothing was done", Status: 200, Body: `{"Results": null, "Errors": null}`},
+		"a list":       {Reason: "it is not the outcome", Status: 200, Body: "[]"},
+	})
 }
 
 // TestChangesThatMayLand: Consul says of some changes that it does not know what became of them. The next leader may have them.
@@ -110,24 +101,8 @@ func TestChangesThatMayLand(t *testing.T) {
 			"Register": d.Register, "FailOver": d.FailOver, "Deregister": d.Deregister,
 		} {
 			err := call(t.Context(), drivertest.Pod(1))
-			var late interface{ Timeout() bool }
-			if is := errors.As(err, &late) && late.Timeout(); err == nil || is != tc.late {
+			if is := drivertest.MayLand(err); err == nil || is != tc.late {
 				t.Errorf("%s: got error %v, of a change that may land: %t; %s", op, err, is, tc.reason)
-			}
-		}
-	})
-}
-
-// TestOnlyConsulIsBelieved has servers answer with status 200 that are not Consul, or are not well.
-func TestOnlyConsulIsBelieved(t *testing.T) {
-	t.Parallel()
-	expect.Each(t, map[string]string{
-		"nothing": "", "null": "null", "an empty object": "{}", "an empty list": "[]", "a page": "<html>It works</html>",
-		"no results": `{"Results": null, "Errors": null}`, "half of it": `{"Results": [{"Node": {"Node": "rollcall`,
-	}, func(t *testing.T, body string) {
-		for op, err := range drivertest.Calls(t.Context(), answering(t, http.StatusOK, nil, body), drivertest.Pod(1)) {
-			if err == nil {
-				t.Errorf("%s: got the acknowledgement, want an error", op)
 			}
 		}
 	})
@@ -153,9 +128,7 @@ func TestATokenThatIsNotKnownYetIsNotWrong(t *testing.T) {
 		_, _ = io.WriteString(w, "ACL not found")
 	})})
 	for op, err := range drivertest.Calls(t.Context(), d, drivertest.Pod(1)) {
-		if err == nil || registry.CodeOf(err) == registry.CodeTerminal || !strings.Contains(err.Error(), "ACL not found") {
-			t.Errorf("%s: got error %v, want a retryable one with the server's words", op, err)
-		}
+		drivertest.Passes(t, op, err, "ACL not found")
 	}
 }
 
@@ -178,11 +151,11 @@ func TestWhatARolledBackTransactionSaysDecides(t *testing.T) {
 	}, func(t *testing.T, tc row) {
 		body := fmt.Sprintf(`{"Results": null, "Errors": [{"OpIndex": 1, "What": %q}]}`, tc.what)
 		err := answering(t, http.StatusConflict, nil, body).Register(t.Context(), drivertest.Pod(1))
-		field, _ := registry.FieldOf(err)
-		if err == nil || (registry.CodeOf(err) == registry.CodeTerminal) != tc.terminal || field != tc.field {
-			t.Errorf("got error %v of field %q, terminal: %t; want %q, %t\nreason: %s",
-				err, field, registry.CodeOf(err) == registry.CodeTerminal, tc.field, tc.terminal, tc.reason)
+		if tc.terminal {
+			drivertest.Refused(t, tc.reason, err, tc.field, "")
+			return
 		}
+		drivertest.Passes(t, tc.reason, err, "")
 	})
 }
 
@@ -204,9 +177,7 @@ func TestAConditionThatNeverHoldsIsGivenUp(t *testing.T) {
 	}
 	changes := []registry.Change{{Instance: drivertest.Pod(1), State: registry.InService}, {Instance: drivertest.Pod(2), State: registry.InService}}
 	for i, err := range d.Batch(t.Context(), changes) {
-		if registry.CodeOf(err) != registry.CodeNotApplied {
-			t.Errorf("change %d of a batch: got error %v, want it not applied", i, err)
-		}
+		expect.Code(t, registry.CodeNotApplied, err, "change %d of a batch", i)
 	}
 }
 
@@ -324,9 +295,7 @@ func expectQuery(t *testing.T, r request, want map[string]string) {
 		t.Errorf("%s is not asked to be consistent", r.path)
 	}
 	for key, value := range want {
-		if got := strings.Join(r.query[key], ","); got != value {
-			t.Errorf("%s: the query says %s=%q, want %q", r.path, key, got, value)
-		}
+		expect.Equal(t, value, strings.Join(r.query[key], ","), "%s: the query says %s", r.path, key)
 	}
 }
 
@@ -347,9 +316,7 @@ func expectOperations(t *testing.T, r request, dc, namespace, partition, node st
 			switch kind {
 			case "Node":
 				ns = "" // nodes are in no namespace
-				if got := text(inner["Datacenter"]); got != dc {
-					t.Errorf("the node is in datacenter %q, want %q", got, dc)
-				}
+				expect.Equal(t, dc, text(inner["Datacenter"]), "the node is in datacenter")
 			case "Service":
 				name = text(o["Node"])
 			}
@@ -358,29 +325,6 @@ func expectOperations(t *testing.T, r request, dc, namespace, partition, node st
 					inner["Namespace"], inner["Partition"], name, ns, partition, node)
 			}
 		}
-	}
-}
-
-// TestOutOfRotationMayMeanGone: a reader that heeds no check calls a critical instance, so the option deletes it.
-func TestOutOfRotationMayMeanGone(t *testing.T) {
-	t.Parallel()
-	for options, want := range map[string]string{
-		`{}`: "Service cas, Check set", `{"outOfRotation": "critical"}`: "Service cas, Check set", `{"outOfRotation": "delete"}`: "Service delete-cas",
-	} {
-		w := &wire{}
-		d := open(t, registry.Config{Cluster: "test", Endpoint: drivertest.Serve(t, w.ServeHTTP), Options: json.RawMessage(options)})
-		expect.NoError(t, d.FailOver(t.Context(), drivertest.Pod(1)))
-		var changes []string
-		for _, r := range w.requests {
-			for _, op := range r.ops {
-				for _, kind := range []string{"Service", "Check"} {
-					if o := op[kind]; o != nil && o["Verb"] != "get" {
-						changes = append(changes, fmt.Sprint(kind, " ", o["Verb"]))
-					}
-				}
-			}
-		}
-		expect.Equal(t, want, strings.Join(changes, ", "), "what %s changes", options)
 	}
 }
 
@@ -394,7 +338,7 @@ func TestTheNodeIsSynthetic(t *testing.T) {
 			}
 			node := op["Node"]["Node"].(map[string]any)
 			want := map[string]any{"synthetic-node": "true", "rollcall-nodes": "rollcall-"}
-			expect.Equal(t, want, node["Meta"], "the node's meta")
+			expect.Equal(t, any(want), node["Meta"], "the node's meta")
 			got := fmt.Sprint(node["Node"], " ", node["ID"], " ", node["Address"])
 			if want := "rollcall-21 c387a211-aa14-e84f-df31-b68370e9d662 127.0.0.1"; got != want {
 				t.Errorf("the node is %s, want %s as in every version before", got, want)
@@ -432,9 +376,7 @@ func TestAServerThatIsNoConsul(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		})
 		d := open(t, registry.Config{Endpoint: tc.first + "," + second})
-		if err := tc.call(d); err == nil || registry.CodeOf(err) == registry.CodeTerminal || !strings.Contains(err.Error(), tc.first) {
-			t.Errorf("got error %v, want one that passes and names %s\nreason: %s", err, tc.first, tc.reason)
-		}
+		drivertest.Passes(t, tc.reason, tc.call(d), tc.first)
 		asked.Store(0) // a list has requests that are made at once
 		if err := tc.call(d); err == nil || asked.Load() == 0 {
 			t.Errorf("got error %v, want the next call to begin at the other server\nreason: %s", err, tc.reason)

@@ -39,7 +39,7 @@ func TestBatch(t *testing.T) {
 	if got, want := errs[2].Error(), "deregistering unfit at 10.0.0.1:80: unfit"; got != want || !errors.Is(errs[2], unfit) {
 		t.Errorf("got error %q, want %q: it says what was being done", got, want)
 	}
-	if got, want := errs[3].Error(), "failing over b at 10.0.0.1:80: refused"; got != want || !errors.Is(errs[3], refused) {
+	if got, want := errs[3].Error(), "taking out b at 10.0.0.1:80: refused"; got != want || !errors.Is(errs[3], refused) {
 		t.Errorf("got error %q, want %q: it is that of the change at its place", got, want)
 	}
 	_ = driverkit.Batch(t.Context(), asked[2:3], prepare, func([]string) []error {

@@ -68,12 +68,11 @@ func within(ctx context.Context, c *driverkit.HTTPClient, r driverkit.Request) (
 func TestRequestsCarryWhatIsOutgoing(t *testing.T) {
 	t.Parallel()
 	var sent http.Header
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { sent = r.Header }))
-	t.Cleanup(server.Close)
+	server := drivertest.Serve(t, func(_ http.ResponseWriter, r *http.Request) { sent = r.Header })
 	type key struct{}
 	told := ""
 	c := newClient(t, registry.Config{
-		Endpoint: server.URL,
+		Endpoint: server,
 		Outgoing: func(ctx context.Context, to *url.URL) map[string]string {
 			told = to.Scheme + "://" + to.Host
 			return map[string]string{"traceparent": ctx.Value(key{}).(string)}
@@ -81,8 +80,8 @@ func TestRequestsCarryWhatIsOutgoing(t *testing.T) {
 	}, driverkit.HTTPOptions{})
 	_, err := within(context.WithValue(t.Context(), key{}, "00-1-2-01"), c, driverkit.Request{Path: "a"})
 	expect.NoError(t, err)
-	if sent.Get("Traceparent") != "00-1-2-01" || told != server.URL {
-		t.Errorf("the request to %s has traceparent %q, and %q was told", server.URL, sent.Get("Traceparent"), told)
+	if sent.Get("Traceparent") != "00-1-2-01" || told != server {
+		t.Errorf("the request to %s has traceparent %q, and %q was told", server, sent.Get("Traceparent"), told)
 	}
 }
 
@@ -133,16 +132,13 @@ func TestEveryStatusHasAClass(t *testing.T) {
 	passes := []int{408, 409, 425, 429}
 	for status := 100; status <= 999; status++ {
 		want := status >= 300 && status <= 499 && !slices.Contains(passes, status)
-		if got := driverkit.IsFinal(status); got != want {
-			t.Errorf("IsFinal(%d) is %t, want %t", status, got, want)
-		}
+		expect.Equal(t, want, driverkit.IsFinal(status), "IsFinal(%d)", status)
 		a := &driverkit.Answer{Status: status}
 		if err := a.Refusal("").Classified(); (registry.CodeOf(err) == registry.CodeTerminal) != want || !strings.Contains(err.Error(), strconv.Itoa(status)) {
 			t.Errorf("the error of %d is terminal: %t, want %t: %v", status, !want, want, err)
 		}
-		var late interface{ Timeout() bool }
-		if !errors.As(a.Refusal("").Classified(), &late) || late.Timeout() != slices.Contains([]int{502, 504, 524}, status) {
-			t.Errorf("after %d a call may still land: %t", status, late.Timeout())
+		if lands := drivertest.MayLand(a.Refusal("").Classified()); lands != slices.Contains([]int{502, 504, 524}, status) {
+			t.Errorf("after %d a call may still land: %t", status, lands)
 		}
 	}
 }
@@ -420,9 +416,7 @@ func TestTryOthers(t *testing.T) {
 		if !slices.Equal(looked, tc.looked) || (err == nil) != (tc.has != "") {
 			t.Errorf("looked at %q and got error %v, want %q\nreason: %s", looked, err, tc.looked, tc.reason)
 		}
-		if got := begins(t, c).String(); got != tc.begins {
-			t.Errorf("calls begin at %s, want %s\nreason: %s", got, tc.begins, tc.reason)
-		}
+		expect.Equal(t, tc.begins, begins(t, c).String(), "calls begin at: %s", tc.reason)
 	})
 	alone := newClient(t, registry.Config{Endpoint: "http://a"}, driverkit.HTTPOptions{})
 	expect.Error(t, "there is nothing to try", alone.Try(t.Context(), driverkit.Policy{After: begins(t, alone)},
@@ -432,25 +426,16 @@ func TestTryOthers(t *testing.T) {
 // TestRepeatable has a first server that is silent: a request that changes nothing leaves time for the second.
 func TestRepeatable(t *testing.T) {
 	t.Parallel()
-	for repeatable, want := range map[bool]int{true: 2, false: 1} {
-		timeout := time.Second
-		if repeatable {
-			timeout = 8 * time.Second // the silent server has a part of it, and the other the rest
-		}
-		servers := []string{"http://" + registrytest.SilentAddress(t), drivertest.Answering(t, 200, nil, "")}
-		c := newClient(t, registry.Config{Endpoint: strings.Join(servers, ",")}, driverkit.HTTPOptions{})
-		ctx, cancel := context.WithTimeout(t.Context(), timeout)
-		asked := 0
-		err := c.Try(ctx, driverkit.Policy{}, func(ctx context.Context, s driverkit.Server) error {
-			asked++
-			_, err := s.Do(ctx, driverkit.Request{Method: http.MethodPost, Repeatable: repeatable})
-			return err
-		})
-		cancel()
-		if (err == nil) != repeatable || asked != want {
-			t.Errorf("a request that is repeatable: %t was made at %d servers, and ended with error %v; want %d", repeatable, asked, err, want)
-		}
-	}
+	servers := []string{"http://" + registrytest.SilentAddress(t), drivertest.Answering(t, 200, nil, "")}
+	c := newClient(t, registry.Config{Endpoint: strings.Join(servers, ",")}, driverkit.HTTPOptions{})
+	ctx := drivertest.Within(t, 8*time.Second) // the silent server has a part of it, and the other the rest
+	asked := 0
+	expect.NoError(t, c.Try(ctx, driverkit.Policy{}, func(ctx context.Context, s driverkit.Server) error {
+		asked++
+		_, err := s.Do(ctx, driverkit.Request{Method: http.MethodPost, Repeatable: true})
+		return err
+	}))
+	expect.Equal(t, 2, asked, "servers that were asked")
 }
 
 // cutting is a server that reads a request whole and closes its connection.
@@ -483,7 +468,10 @@ func TestTry(t *testing.T) {
 		"500":                 {reason: "it has failed, and said so", answer: 500, next: there},
 		"503":                 {reason: "it is starting, or over its limit", answer: 503, next: there},
 		"cut":                 {reason: "it may still be at it", first: cut, fails: true, next: there},
+		"cut, an overwrite":   {reason: "it may still be at it", first: cut, method: http.MethodPut, fails: true, next: there},
+		"cut, a removal":      {reason: "it may still be at it", first: cut, method: http.MethodDelete, fails: true, next: there},
 		"cut, a read":         {reason: "nothing is changed late", first: cut, method: http.MethodGet, next: there},
+		"cut, a look":         {reason: "nothing is changed late", first: cut, method: http.MethodHead, next: there},
 		"breaks off":          {reason: "it has acknowledged it", first: breaking, fails: true, next: here},
 		"breaks off, a read":  {reason: "another one may say all of it", first: breaking, method: http.MethodGet, next: there},
 		"502":                 {reason: "the call may still be under way behind a proxy", answer: 502, fails: true, next: there},
@@ -510,8 +498,7 @@ func TestTry(t *testing.T) {
 			return a.Refusal("").Classified()
 		}
 		err := c.Try(t.Context(), driverkit.Policy{}, call)
-		var late interface{ Timeout() bool }
-		lands := errors.As(err, &late) && late.Timeout()
+		lands := drivertest.MayLand(err)
 		if (err != nil) != tc.fails || lands != (tc.fails && tc.next == there) {
 			t.Errorf("got error %v, which says that the call may still land: %t, want one: %t\nreason: %s", err, lands, tc.fails, tc.reason)
 		}
@@ -527,34 +514,6 @@ func TestTry(t *testing.T) {
 			t.Errorf("the next call begins at the %s, want the %s\nreason: %s", asked[0], tc.next, tc.reason)
 		}
 	})
-}
-
-// TestWhatMayLandLate has the only server fail in one way, for a change and for a read.
-func TestWhatMayLandLate(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason string
-		server string
-		lands  bool
-	}{
-		"no connection":   {"nothing was sent", "http://" + registrytest.UnusedAddress(t), false},
-		"no HTTP":         {"it has answered, and not as a registry", "http://" + drivertest.Saying(t, "hello\r\n\r\n"), false},
-		"a bad greeting":  {"no request is sent before the handshake is over", "https://" + drivertest.Saying(t, "hello\r\n\r\n"), false},
-		"cut":             {"the server may still be at it", cutting(t), true},
-		"500":             {"the server has failed, and said so", drivertest.Answering(t, 500, nil, ""), false},
-		"gateway's error": {"the server behind it may still be at it", drivertest.Answering(t, 502, nil, ""), true},
-	} {
-		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodGet, http.MethodHead} {
-			c := newClient(t, registry.Config{Endpoint: tc.server}, driverkit.HTTPOptions{})
-			_, err := within(t.Context(), c, driverkit.Request{Method: method, Body: []byte("{}")})
-			var late interface{ Timeout() bool }
-			lands, want := errors.As(err, &late) && late.Timeout(), tc.lands && method != http.MethodGet && method != http.MethodHead
-			if err == nil || lands != want {
-				t.Errorf("%s, %s: got error %v, which says that the call may still land: %t, want %t\nreason: %s",
-					name, method, err, lands, want, tc.reason)
-			}
-		}
-	}
 }
 
 func TestShare(t *testing.T) {
@@ -829,7 +788,7 @@ func TestErrorsSayWhatWasBeingDone(t *testing.T) {
 	there.Place = "shop"
 	for want, err := range map[string]error{
 		"registering web at 10.0.0.1:80: refused":   changed[0],
-		"failing over web at 10.0.0.1:80: refused":  changed[1],
+		"taking out web at 10.0.0.1:80: refused":    changed[1],
 		"deregistering web at 10.0.0.1:80: refused": changed[2],
 		"renewing web at 10.0.0.1:80: refused":      driverkit.CallError(t.Context(), "renewing", in, refused),
 		"renewing shop/web at 10.0.0.1:80: refused": driverkit.CallError(t.Context(), "renewing", there, refused),

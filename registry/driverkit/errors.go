@@ -41,7 +41,7 @@ func CallError(ctx context.Context, doing string, in registry.Instance, err erro
 
 func changeError(ctx context.Context, c registry.Change, err error) error {
 	doing := map[registry.State]string{
-		registry.InService: "registering", registry.OutOfService: "failing over", registry.Absent: "deregistering",
+		registry.InService: "registering", registry.OutOfService: "taking out", registry.Absent: "deregistering",
 	}[c.State]
 	return CallError(ctx, doing, c.Instance, err)
 }

@@ -14,9 +14,7 @@ func TestForeignIsAtThePodsAddress(t *testing.T) {
 		"::ffff:10.0.0.1": "10.0.0.1", "fe80::1%eth0": "fe80::1", "web.example.com": "web.example.com", "[fd00::7]": "fd00::7",
 		"[FD00:0:0:0:0:0:0:7%2]": "fd00::7", "fd00:0000:0000:0000:0000:0000:0000:0007": "fd00::7", "[::ffff:a00:1]": "10.0.0.1",
 	} {
-		if got := Foreign("web", written, 80).Address; got != want {
-			t.Errorf("%s: got %q, want %q, the form of Kubernetes", written, got, want)
-		}
+		expect.Equal(t, want, Foreign("web", written, 80).Address, "%s: the form of Kubernetes", written)
 	}
 }
 

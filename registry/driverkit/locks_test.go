@@ -36,9 +36,7 @@ func TestLocks(t *testing.T) {
 	}()
 	release()
 	<-waited
-	if len(l.held) != 0 {
-		t.Errorf("%d locks are kept that no caller holds", len(l.held))
-	}
+	expect.Equal(t, 0, len(l.held), "locks are kept that no caller holds")
 }
 
 func TestLocksExclude(t *testing.T) {

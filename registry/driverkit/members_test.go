@@ -57,9 +57,7 @@ func TestMembers(t *testing.T) {
 			if several := m.Several(t.Context()); several != (tc.more > 0) {
 				t.Errorf("stands for several servers: %t, want %t: %s", several, tc.more > 0, tc.reason)
 			}
-			if got := m.More(t.Context()); got != tc.more {
-				t.Errorf("%d more answers, want %d: %s", got, tc.more, tc.reason)
-			}
+			expect.Equal(t, tc.more, m.More(t.Context()), "more answers: %s", tc.reason)
 			m.Refresh(t.Context())
 		}
 		if unlisted := m.Unlisted(); (unlisted != nil) != tc.unlisted {

@@ -21,9 +21,10 @@ import (
 
 func TestPlaceTemplate(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason, namespace, group, want, field string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"none":               {"there are no places", "public", "DEFAULT_GROUP", "", ""},
 		"namespace":          {"what is the same for all is no part", "{namespace}", "DEFAULT_GROUP", "{namespace}", ""},
 		"both":               {"a / tells them apart", "rc-{nsLabel:example.com/team}", "{label:app}", "rc-{nsLabel:example.com/team}/{label:app}", ""},
@@ -32,17 +33,14 @@ func TestPlaceTemplate(t *testing.T) {
 		"not closed":         {"it is a slip", "{namespace", "DEFAULT_GROUP", "", "options.namespace"},
 		"closed twice":       {"it is a slip", "{namespace}}", "DEFAULT_GROUP", "", "options.namespace"},
 		"with the separator": {"its parts could not be told apart", "a/{namespace}", "DEFAULT_GROUP", "", "options.namespace"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			options := driverkit.Places{{"options.namespace", &tc.namespace}, {"options.group", &tc.group}}
-			got, err := options.Template()
-			field, _ := registry.FieldOf(err)
-			if got != tc.want || field != tc.field {
-				t.Errorf("got %q and an error of %q (%v), want %q and %q: %s", got, field, err, tc.want, tc.field, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		options := driverkit.Places{{"options.namespace", &tc.namespace}, {"options.group", &tc.group}}
+		got, err := options.Template()
+		field, _ := registry.FieldOf(err)
+		if got != tc.want || field != tc.field {
+			t.Errorf("got %q and an error of %q (%v), want %q and %q: %s", got, field, err, tc.want, tc.field, tc.reason)
+		}
+	})
 }
 
 // inPlace is a driver that notes what it is asked.
@@ -355,9 +353,7 @@ func TestPlacesAreForgotten(t *testing.T) {
 		return inPlace{asked: &[]string{}}, nil
 	})
 	register := func(team int) {
-		if err := p.Register(t.Context(), placedInstance(fmt.Sprintf("team-%d", team))); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, p.Register(t.Context(), placedInstance(fmt.Sprintf("team-%d", team))))
 	}
 	const many = 2500
 	for team := range many {

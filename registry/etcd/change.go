@@ -32,9 +32,9 @@ func (c change) puts() bool { return c.State == registry.InService }
 // BatchLimit implements [registry.Batcher].
 func (r *Registry) BatchLimit() int {
 	if r.target.bare {
-		return max(r.limit/2, 1)
+		return transactionLimit / 2
 	}
-	return r.limit
+	return transactionLimit
 }
 
 // Batch implements [registry.Batcher] with one transaction.

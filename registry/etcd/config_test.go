@@ -9,6 +9,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 	"github.com/rollcall-dev/rollcall/registry/etcd"
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestNew(t *testing.T) {
@@ -26,7 +27,7 @@ func TestNew(t *testing.T) {
 			"it promises what is not there", registry.Config{Endpoint: "http://a:2379", TLS: registry.TLS{CAFile: "/nonexistent"}},
 			"tls.caFile", ""),
 
-		"all options":        d.Options("all are taken", `{"target": "x/{service}", "lease": "1m30s", "transactionLimit": 1}`, "", ""),
+		"all options":        d.Options("all are taken", `{"target": "x/{service}", "lease": "1m30s"}`, "", ""),
 		"format":             d.Options("there is none such", `{"format": "dubbo"}`, "options.format", "kitex"),
 		"scheme":             d.Options("no client asks for it", `{"format": "kratos", "scheme": "tcp"}`, "options.scheme", "grpcs"),
 		"rooted target":      d.Options("Kratos' own is", `{"format": "kratos", "target": "/a/{service}"}`, "", ""),
@@ -37,7 +38,6 @@ func TestNew(t *testing.T) {
 		"short lease":        d.Options(short, `{"lease": "59s"}`, "options.lease", "at least 1m0s"),
 		"negative lease":     d.Options(short, `{"lease": "-5s"}`, "options.lease", "at least 1m0s"),
 		"half seconds":       d.Options("etcd counts in seconds", `{"lease": "62500ms"}`, "options.lease", "whole seconds"),
-		"limit":              d.Options("a transaction of nothing does nothing", `{"transactionLimit": 0}`, "options.transactionLimit", "1 or more"),
 	})
 }
 
@@ -45,9 +45,7 @@ func TestReaderLagIsThatOfTheFormat(t *testing.T) {
 	t.Parallel()
 	for format, want := range map[string]time.Duration{"grpc": 0, "go-zero": 0, "kratos": 0, "kitex": 5 * time.Second, "skydns": 5 * time.Second} {
 		d := open(t, registry.Config{Endpoint: "http://a:2379", Options: json.RawMessage(`{"format": "` + format + `"}`)})
-		if got := d.Traits().ReaderLag; got != want {
-			t.Errorf("%s: got %s, want %s", format, got, want)
-		}
+		expect.Equal(t, want, d.Traits().ReaderLag, "%s", format)
 	}
 }
 
@@ -55,9 +53,7 @@ func TestFormatsWithWeights(t *testing.T) {
 	t.Parallel()
 	for format, want := range map[string]bool{"grpc": false, "go-zero": false, "kratos": true, "kitex": true, "skydns": true} {
 		d := open(t, registry.Config{Endpoint: "http://a:2379", Options: json.RawMessage(`{"format": "` + format + `"}`)})
-		if got := d.Traits().Weighs; got != want {
-			t.Errorf("%s: got %t, want %t", format, got, want)
-		}
+		expect.Equal(t, want, d.Traits().Weighs, "%s", format)
 	}
 }
 

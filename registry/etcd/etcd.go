@@ -28,7 +28,6 @@ type Registry struct {
 	target target
 	fence  *fence
 	lease  time.Duration
-	limit  int
 	others *others
 	// members is how many the endpoint names.
 	members int
@@ -71,7 +70,7 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	}
 	return &Registry{
 		client: client, login: login, target: target, fence: newFence(target),
-		lease: time.Duration(options.Lease), limit: options.TransactionLimit, members: len(endpoints),
+		lease: time.Duration(options.Lease), members: len(endpoints),
 		others: &others{},
 	}, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -123,14 +122,14 @@ func TestARegistrationThatWasGivenUp(t *testing.T) {
 		pb.RegisterKVServer(server, s)
 		config := registry.Config{Endpoint: "http://" + drivertest.ServeGRPC(t, server)}
 		d := open(t, config)
-		expect.Becomes(t, "the member to have a registration", func() bool {
-			short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-			defer cancel()
-			if d.Register(short, pod(1)) == nil {
-				t.Error("the member is frozen, and the registration has succeeded")
-			}
-			return s.hasOne()
-		})
+		ctx, giveUp := context.WithCancel(t.Context())
+		given := make(chan error, 1)
+		go func() { given <- d.Register(ctx, pod(1)) }()
+		expect.Becomes(t, "the member to have a registration", s.hasOne)
+		giveUp()
+		if <-given == nil {
+			t.Error("the member is frozen, and the registration has succeeded")
+		}
 		next := d
 		if tc.another {
 			next = open(t, config)
@@ -138,9 +137,7 @@ func TestARegistrationThatWasGivenUp(t *testing.T) {
 		expect.NoError(t, tc.then(t.Context(), next))
 		answer, err := s.carryOut(s.held)
 		expect.NoError(t, err)
-		if answer.GetSucceeded() != tc.want {
-			t.Errorf("the registration was carried out: %t, want %t: %s", answer.GetSucceeded(), tc.want, tc.reason)
-		}
+		expect.Equal(t, tc.want, answer.GetSucceeded(), "the registration was carried out: %s", tc.reason)
 		if tc.refusal == nil {
 			expect.NoError(t, d.Register(t.Context(), pod(1)))
 		}

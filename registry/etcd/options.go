@@ -9,10 +9,8 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
-const (
-	// defaultTransactionLimit is etcd's own default for --max-txn-ops.
-	defaultTransactionLimit = 128
-)
+// transactionLimit is etcd's own default for --max-txn-ops. A server that takes fewer refuses a batch, and takes each change by itself.
+const transactionLimit = 128
 
 // Options are those of this driver, below registry.options.
 type Options struct {
@@ -27,12 +25,10 @@ type Options struct {
 	// Lease is how long an entry stays when Rollcall no longer renews it, in whole seconds of at least 60s (four times leaseDuration), such as
 	// 5m; 0s means forever. Default: 0s.
 	Lease driverkit.Duration `json:"lease"`
-	// TransactionLimit is how many changes go into one transaction, at most the server's flag --max-txn-ops. Default: 128.
-	TransactionLimit int `json:"transactionLimit"`
 }
 
 func decodeOptions(cfg registry.Config) (Options, error) {
-	o := Options{Format: formatGRPC, Scheme: "grpc", TransactionLimit: defaultTransactionLimit}
+	o := Options{Format: formatGRPC, Scheme: "grpc"}
 	decoded := driverkit.DecodeOptions(cfg, &o)
 	problems := []error{
 		decoded,
@@ -45,10 +41,6 @@ func decodeOptions(cfg registry.Config) (Options, error) {
 	if lease != 0 && (lease < minLease || lease%time.Second != 0) {
 		problems = append(problems, registry.FieldError("options.lease",
 			fmt.Errorf("is %s; set whole seconds, at least %s, or 0s for no lease", lease, minLease)))
-	}
-	if o.TransactionLimit < 1 {
-		problems = append(problems, registry.FieldError("options.transactionLimit",
-			fmt.Errorf("is %d; set 1 or more", o.TransactionLimit)))
 	}
 	return o, errors.Join(problems...)
 }

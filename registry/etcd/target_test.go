@@ -57,9 +57,7 @@ func TestKeys(t *testing.T) {
 		target, err := parseTarget(tc.target)
 		expect.NoError(t, err)
 		in := registry.Instance{Service: tc.service, Address: tc.address, Port: 80, Cluster: "c", Namespace: "n", Pod: "p", UID: "u"}
-		if got := target.key(in); got != tc.want {
-			t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
-		}
+		expect.Equal(t, tc.want, target.key(in), "%s", tc.reason)
 		content, err := target.encode(in)
 		expect.NoError(t, err)
 		got, ours := target.decode(&mvccpb.KeyValue{Key: []byte(tc.want), Value: []byte(content)})

@@ -11,28 +11,31 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/registry/eureka"
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
-// TestFieldsOfRefusals: which class a status has is the kit's matter.
-func TestFieldsOfRefusals(t *testing.T) {
+func TestAnswers(t *testing.T) {
 	t.Parallel()
-	anonymous := open(t, registry.Config{Endpoint: newFake(t, status(http.StatusUnauthorized)).URL})
-	for name, tc := range map[string]struct {
-		driver *eureka.Registry
-		field  string
-	}{
-		"no user":          {anonymous, "auth.username"},
-		"a wrong password": {answering(t, http.StatusUnauthorized, nil, ""), "auth.passwordFile"},
-		"a wrong path":     {answering(t, http.StatusNotFound, nil, ""), "endpoint"},
-		"unfit":            {answering(t, http.StatusBadRequest, nil, ""), ""},
-	} {
-		err := tc.driver.Register(t.Context(), web(1))
-		if field, _ := registry.FieldOf(err); field != tc.field || registry.CodeOf(err) != registry.CodeTerminal {
-			t.Errorf("%s: got error %v of field %q, want a terminal one of %q", name, err, field, tc.field)
-		}
+	const other = "it is not what was asked for"
+	in := drivertest.Pod(1)
+	list := func(entry string) string { return `{"applications":{"application":[{"instance":[` + entry + `]}]}}` }
+	drivertest.Answers(t, func(t *testing.T, endpoint string) registry.Registry {
+		t.Helper()
+		return withPassword(t, endpoint)
+	}, map[string]drivertest.Answer{
+		"a wrong password":            {Reason: "a person has to act", Status: 401, Final: true, Field: "auth.passwordFile"},
+		"no list":                     {Reason: other, Status: 200, Body: `{"applications":{}}`},
+		"no applications":             {Reason: other, Status: 200, Body: `{"application":[]}`},
+		"another entry":               {Reason: other, Status: 200, Body: `{"instance":` + entryOf(drivertest.Pod(2), "UP") + `}`},
+		"our entry, without a status": {Reason: "it is half of it", Status: 200, Body: list(entryOf(in, ""))},
+		"our entry, with a strange port": {
+			Reason: "it is at no pod", Status: 200, Body: list(strings.Replace(entryOf(in, "UP"), `"$":80`, `"$":null`, 1)),
+		},
+	})
+	for field, code := range map[string]int{"auth.username": http.StatusUnauthorized, "endpoint": http.StatusNotFound} {
+		anonymous := open(t, registry.Config{Endpoint: newFake(t, status(code)).URL})
+		drivertest.Refused(t, "a person has to act", anonymous.Register(t.Context(), in), field, "")
 	}
 }
 
@@ -53,41 +56,16 @@ func TestPolarisIsNotEureka(t *testing.T) {
 	if err := d.Register(t.Context(), web(1)); err == nil {
 		t.Error("registered, and no reader has it")
 	}
-	err := d.Deregister(t.Context(), web(1))
-	if field, _ := registry.FieldOf(err); field != "endpoint" || registry.CodeOf(err) != registry.CodeTerminal || !strings.Contains(err.Error(), "Polaris") {
-		t.Errorf("got error %v, want a terminal one of the field endpoint that names Polaris", err)
-	}
+	drivertest.Refused(t, "no Eureka answers so", d.Deregister(t.Context(), web(1)), "endpoint", "Polaris")
 }
 
 // TestForbiddenHasTwoReasons that are hard to guess.
 func TestForbiddenHasTwoReasons(t *testing.T) {
 	t.Parallel()
-	d := answering(t, http.StatusForbidden, nil, "")
-	if _, err := d.List(t.Context(), "test"); err == nil || registry.CodeOf(err) == registry.CodeTerminal || !strings.Contains(err.Error(), "just started") {
-		t.Errorf("List: got error %v, want one that passes: Netflix's server gives out no list at first", err)
-	}
-	if err := d.Register(t.Context(), web(1)); registry.CodeOf(err) != registry.CodeTerminal || !strings.Contains(err.Error(), "CSRF") {
-		t.Errorf("Register: got error %v, want a terminal one that names CSRF protection", err)
-	}
-}
-
-// TestAnswersOfOtherServersAreErrors has 200 and nothing of Eureka's: a login page, a proxy's greeting.
-func TestAnswersOfOtherServersAreErrors(t *testing.T) {
-	t.Parallel()
-	in, other := web(1), web(2)
-	expect.Each(t, map[string]string{
-		"a page": "<html>", "nothing": "", "other JSON": `{"status":"ok"}`, "null": "null", "two": `{"instance":{}}{}`,
-		"no list": `{"applications":{}}`, "no applications": `{"application":[]}`, "another entry": `{"instance":` + entryOf(other, "UP") + `}`,
-		"our entry, without a status": `{"applications":{"application":[{"instance":[` + entryOf(in, "") + `]}]}}`,
-		"our entry, with a strange port": strings.Replace(
-			`{"applications":{"application":[{"instance":[`+entryOf(in, "UP")+`]}]}}`, `"$":80`, `"$":null`, 1),
-	}, func(t *testing.T, body string) {
-		for call, err := range drivertest.Calls(t.Context(), answering(t, 200, nil, body), in) {
-			if err == nil || registry.CodeOf(err) == registry.CodeTerminal || registry.CodeOf(err) == registry.CodeNotRegistered {
-				t.Errorf("%s: got error %v, want one that passes", call, err)
-			}
-		}
-	})
+	d := answering(t, http.StatusForbidden, "")
+	_, err := d.List(t.Context(), "test")
+	drivertest.Passes(t, "List: Netflix's server gives out none at first", err, "just started")
+	drivertest.Refused(t, "Register", d.Register(t.Context(), web(1)), "", "CSRF")
 }
 
 func TestListIsOfOneCluster(t *testing.T) {
@@ -108,7 +86,7 @@ func TestListIsOfOneCluster(t *testing.T) {
 			`{"instanceId":"host:web:81","vipAddress":"web","ipAddr":"10.0.0.5","port":{"$":81},"status":"DOWN","metadata":{}}`),
 		app(`{"instanceId":"x","status":"UP","metadata":{"@class":"java.util.Collections$EmptyMap"}}`),
 	}, ",") + `]}}`
-	got, err := answering(t, 200, nil, listing).List(t.Context(), "test")
+	got, err := answering(t, 200, listing).List(t.Context(), "test")
 	expect.NoError(t, err)
 	want := []registry.Entry{
 		{Instance: ours, State: registry.InService}, {Instance: out, State: registry.OutOfService},
@@ -119,9 +97,8 @@ func TestListIsOfOneCluster(t *testing.T) {
 		{Instance: registry.Instance{Service: "web", Address: "10.0.0.5", Port: 8482}, State: registry.Foreign},
 	}
 	expect.Equal(t, want, got, "what there is")
-	if _, err := answering(t, 200, nil, listing).List(t.Context(), ""); registry.CodeOf(err) != registry.CodeTerminal {
-		t.Errorf("List of no cluster: got error %v, want a terminal one", err)
-	}
+	_, err = answering(t, 200, listing).List(t.Context(), "")
+	expect.Code(t, registry.CodeTerminal, err, "List of no cluster")
 }
 
 // TestForeignNamesAreAsClientsFindThem: the entry in the list is of no Rollcall, beside one of the cluster's service "Shop web".
@@ -137,7 +114,7 @@ func TestForeignNamesAreAsClientsFindThem(t *testing.T) {
 	} {
 		listing := fmt.Sprintf(`{"applications":{"application":[{"instance":[{"instanceId":"x","vipAddress":%q,"ipAddr":"10.0.0.5",`+
 			`"port":{"$":80},"status":"UP"},%s]}]}}`, vip, entryOf(web(1), "UP"))
-		got, err := answering(t, 200, nil, listing).List(t.Context(), "test")
+		got, err := answering(t, 200, listing).List(t.Context(), "test")
 		expect.NoError(t, err)
 		var names []string
 		for _, e := range got {
@@ -159,9 +136,7 @@ func TestAnApplicationWithTwoPorts(t *testing.T) {
 		}
 		return http.StatusNotFound, ""
 	})
-	if state, err := open(t, registry.Config{Endpoint: server.URL}).Get(t.Context(), web(1)); err != nil || state != registry.Foreign {
-		t.Errorf("Get: got %q and error %v, want %q", state, err, registry.Foreign)
-	}
+	drivertest.Says(t, "it has the address and port", open(t, registry.Config{Endpoint: server.URL}), web(1), registry.Foreign)
 }
 
 // TestWhatIsPosted is what clients of any kind read.
@@ -269,9 +244,7 @@ func TestForeignEntryIsLeftAlone(t *testing.T) {
 	server := newFake(t, healthy(unmarked))
 	d := open(t, registry.Config{Endpoint: server.URL})
 	expect.NoError(t, errors.Join(d.FailOver(t.Context(), web(1)), d.Deregister(t.Context(), web(1))))
-	if err := d.Heartbeat(t.Context(), web(1)); registry.CodeOf(err) != registry.CodeNotRegistered {
-		t.Errorf("Heartbeat: got error %v, want one that says not registered", err)
-	}
+	expect.Code(t, registry.CodeNotRegistered, d.Heartbeat(t.Context(), web(1)), "Heartbeat")
 	for _, asked := range server.requests() {
 		if !strings.HasPrefix(asked, "GET ") {
 			t.Errorf("sent %s, want nothing that changes anything", asked)
@@ -305,9 +278,7 @@ func TestRegisterBelievesOnlyTheRegistry(t *testing.T) {
 			return 204, ""
 		})
 		err := open(t, registry.Config{Endpoint: server.URL}).Register(t.Context(), in)
-		if err == nil || registry.CodeOf(err) == registry.CodeTerminal || !strings.Contains(err.Error(), tc.says) {
-			t.Errorf("got error %v, want one that passes and says %q", err, tc.says)
-		}
+		drivertest.Passes(t, "it is not in service", err, tc.says)
 		if n := len(server.requests()); n > 10 {
 			t.Errorf("it took %d requests to give up", n)
 		}

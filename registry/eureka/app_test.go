@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -98,10 +99,7 @@ func TestAppEntryThatOnlyTheListHas(t *testing.T) {
 			}
 			return http.StatusNotFound, ""
 		})
-		state, err := open(t, registry.Config{Endpoint: server.URL}).AppEntries().Get(t.Context(), in)
-		if err != nil || state != registry.Absent {
-			t.Errorf("got %q and error %v, want %q\nreason: %s", state, err, registry.Absent, tc.reason)
-		}
+		drivertest.Says(t, tc.reason, open(t, registry.Config{Endpoint: server.URL}).AppEntries(), in, registry.Absent)
 		want := []string{"GET /apps/SHOP%20WEB", "GET /apps/SHOP%20WEB/web-1.shop:web", "HEAD /apps"}
 		expect.Equal(t, want, server.requests(), "requests: %s", tc.reason)
 	})
@@ -133,5 +131,18 @@ func TestAppEntryThatIsNotThere(t *testing.T) {
 		if field, _ := registry.FieldOf(err); field != "endpoint" {
 			t.Errorf("%s: got error %v, want one of field endpoint", call, err)
 		}
+	}
+}
+
+// TestEntriesThatMayBeOne: an instance can have a plain and a secure port, and clients look names up in any case.
+func TestEntriesThatMayBeOne(t *testing.T) {
+	t.Parallel()
+	matcher := open(t, registry.Config{Endpoint: "http://eureka.invalid"}).AppEntries().(registry.EntryMatcher)
+	for want, change := range map[bool]func(*registry.Instance){
+		true: func(in *registry.Instance) { in.Port, in.Service = 443, "SHOP WEB" }, false: func(in *registry.Instance) { in.Address = "10.0.0.2" },
+	} {
+		in, other := web(1), web(1)
+		change(&other)
+		expect.Equal(t, want, matcher.MayBeOne(in, other), "%s at %s, and %s at %s", in.Service, in.Endpoint(), other.Service, other.Endpoint())
 	}
 }

@@ -24,7 +24,7 @@ func TestNew(t *testing.T) {
 		"health of no URL":    d.Options("Spring Boot Admin takes URLs only", `{"healthCheckUrl":"/actuator/health"}`, "options.healthCheckUrl", "http://{host}:{port}/"),
 		"health of no host":   d.Options("it leads nowhere", `{"healthCheckUrl":"http://:{port}/"}`, "options.healthCheckUrl", "http://{host}:{port}/"),
 		"status of a name":    d.Options("it is not filled in", `{"statusPageUrl":"http://{pod}:{port}/"}`, "options.statusPageUrl", "{host} and {port}"),
-		"home of no scheme":   d.Options("browsers take other things", `{"homePageUrl":"ftp://{host}/"}`, "options.homePageUrl", "http://{host}:{port}/"),
+		"page of no scheme":   d.Options("browsers take other things", `{"statusPageUrl":"ftp://{host}/"}`, "options.statusPageUrl", "http://{host}:{port}/"),
 		"a lease of a month":  d.Options("the server computes in 32 bits", `{"durationInSecs":2592000}`, "options.durationInSecs", "to 86400"),
 		"ends before renewal": d.Options("every entry would end", `{"renewalIntervalInSecs":90}`, "options.durationInSecs", "set 200 or more"),
 		"list from tomorrow":  d.Options("a list can't be younger than new", `{"listStalenessInSecs":-1}`, "options.listStalenessInSecs", "from 0 to"),
@@ -41,7 +41,7 @@ func TestNewNeedsNoServer(t *testing.T) {
 		"peers": {
 			registry.Config{
 				Endpoint: " https://a.invalid/eureka/v2, https://[fd00::1]:8761/eureka ", Timeout: time.Second,
-				Options: json.RawMessage(`{"renewalIntervalInSecs":5,"durationInSecs":30,"listStalenessInSecs":0,"homePageUrl":"","healthCheckUrl":"https://{host}/h"}`),
+				Options: json.RawMessage(`{"renewalIntervalInSecs":5,"durationInSecs":30,"listStalenessInSecs":0,"statusPageUrl":"","healthCheckUrl":"https://{host}/h"}`),
 			}, 5 * time.Second, 0,
 		},
 	} {

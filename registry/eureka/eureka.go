@@ -80,7 +80,7 @@ func (r *Registry) Register(ctx context.Context, in registry.Instance) error {
 
 // FailOver implements [registry.Registry]. An instance that is not known is known and out of rotation afterwards.
 func (r *Registry) FailOver(ctx context.Context, in registry.Instance) error {
-	return r.change(ctx, "failing over", in, call.failOver)
+	return r.change(ctx, "taking out", in, call.failOver)
 }
 
 // Deregister implements [registry.Registry].

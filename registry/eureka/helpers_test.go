@@ -39,13 +39,18 @@ func open(t *testing.T, cfg registry.Config) *eureka.Registry {
 	return drivertest.Open[*eureka.Registry](t, eureka.New, cfg)
 }
 
-// answering makes a driver with a password, whose server gives one answer to everything.
-func answering(t *testing.T, status int, header map[string]string, body string) *eureka.Registry {
+// withPassword makes a driver that has one.
+func withPassword(t *testing.T, endpoint string) *eureka.Registry {
 	t.Helper()
 	return open(t, registry.Config{
-		Endpoint: drivertest.Answering(t, status, header, body),
-		Auth:     registry.Auth{Username: "me", PasswordFile: drivertest.File(t, "hunter2-pässword\n")},
+		Endpoint: endpoint, Auth: registry.Auth{Username: "me", PasswordFile: drivertest.File(t, "hunter2-pässword\n")},
 	})
+}
+
+// answering makes a driver whose server gives one answer to everything.
+func answering(t *testing.T, status int, body string) *eureka.Registry {
+	t.Helper()
+	return withPassword(t, drivertest.Answering(t, status, nil, body))
 }
 
 // fake is a Eureka of which a test says what it answers. It notes what it was asked.

@@ -23,10 +23,8 @@ type Options struct {
 	// ListStalenessInSecs is how old the server's answer to GET /apps may be: the server's response-cache-update-interval-ms
 	// (not with use-read-only-response-cache false) plus its response-cache-auto-expiration-in-seconds. Default: 210.
 	ListStalenessInSecs int `json:"listStalenessInSecs"`
-	// HomePageURL is an instance's home page, with {host} and {port} for its own; empty for none.
-	// Default: http://{host}:{port}/.
-	HomePageURL string `json:"homePageUrl"`
-	// StatusPageURL is an instance's status page, with the same placeholders. Default: http://{host}:{port}/actuator/info.
+	// StatusPageURL is an instance's status page, with {host} and {port} for its own; empty for none.
+	// Default: http://{host}:{port}/actuator/info.
 	StatusPageURL string `json:"statusPageUrl"`
 	// HealthCheckURL is an instance's health check, which Spring Boot Admin needs, with the same placeholders.
 	// Default: http://{host}:{port}/actuator/health.
@@ -35,7 +33,7 @@ type Options struct {
 
 // What Spring's own clients register of themselves by default.
 const (
-	defaultHomePage    = "http://{host}:{port}/"
+	homePage           = "http://{host}:{port}/"
 	defaultStatusPage  = "http://{host}:{port}/actuator/info"
 	defaultHealthCheck = "http://{host}:{port}/actuator/health"
 )
@@ -53,7 +51,7 @@ const (
 func decodeOptions(cfg registry.Config) (Options, error) {
 	opts := Options{
 		RenewalIntervalInSecs: defaultRenewal, DurationInSecs: defaultDuration, ListStalenessInSecs: defaultStaleness,
-		HomePageURL: defaultHomePage, StatusPageURL: defaultStatusPage, HealthCheckURL: defaultHealthCheck,
+		StatusPageURL: defaultStatusPage, HealthCheckURL: defaultHealthCheck,
 	}
 	decoded := driverkit.DecodeOptions(cfg, &opts)
 	return opts, errors.Join(decoded, opts.checkSeconds(cfg), opts.checkURLs())
@@ -88,7 +86,6 @@ func (o Options) checkSeconds(cfg registry.Config) error {
 func (o Options) checkURLs() error {
 	var problems []error
 	for _, f := range []struct{ field, template, example string }{
-		{"options.homePageUrl", o.HomePageURL, defaultHomePage},
 		{"options.statusPageUrl", o.StatusPageURL, defaultStatusPage},
 		{"options.healthCheckUrl", o.HealthCheckURL, defaultHealthCheck},
 	} {

@@ -96,7 +96,7 @@ func infoOf(in registry.Instance, opts Options, status string) instanceInfo {
 		HostName:         host,
 		IPAddr:           in.Address,
 		VIPAddress:       in.Service,
-		HomePageURL:      urlOf(opts.HomePageURL, host, in),
+		HomePageURL:      urlOf(homePage, host, in),
 		StatusPageURL:    urlOf(opts.StatusPageURL, host, in),
 		HealthCheckURL:   urlOf(opts.HealthCheckURL, host, in),
 		Status:           status,

@@ -10,6 +10,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 	"github.com/rollcall-dev/rollcall/test/harness/httpserver"
 )
 
@@ -31,7 +32,7 @@ func (u *upgraded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // TestServersOfAllVersions has one server after another at the same address, as in an upgrade and its rollback.
 func TestServersOfAllVersions(t *testing.T) {
 	t.Parallel()
-	backend := newMemory(t)
+	backend := fakeregistry.Memory(t.Context())
 	oldest := httpserver.New(backend, httpserver.Options{})
 	newest := httpserver.New(backend, httpserver.Options{BatchLimit: 50, Probe: true})
 	var server upgraded
@@ -93,9 +94,7 @@ func TestServersOfAllVersions(t *testing.T) {
 	server.to(newest)
 	resync()
 	server.to(oldest)
-	if errs := d.Batch(t.Context(), []registry.Change{{Instance: in, State: registry.Absent}}); registry.CodeOf(errs[0]) != registry.CodeNotApplied {
-		t.Errorf("Batch: got %v, want an error by which the change is made by itself", errs[0])
-	}
+	expect.Code(t, registry.CodeNotApplied, d.Batch(t.Context(), []registry.Change{{Instance: in, State: registry.Absent}})[0], "Batch: an error by which the change is made by itself")
 	expectCan(1, true)
 	expectProbe("a gateway that has no way to it for a moment turns no probe off", "404 Not Found")
 	expectCan(1, true)

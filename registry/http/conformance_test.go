@@ -13,10 +13,10 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	httpregistry "github.com/rollcall-dev/rollcall/registry/http"
-	"github.com/rollcall-dev/rollcall/registry/memory"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 	"github.com/rollcall-dev/rollcall/test/harness/httpserver"
 	"github.com/rollcall-dev/rollcall/test/harness/pki"
 )
@@ -45,13 +45,6 @@ func harness(cfg registry.Config, wrong registry.Auth, restart func(testing.TB))
 	h.Restart = restart
 	h.Secrets = []string{goodToken, wrongToken, goodPassword, wrongPassword}
 	return h
-}
-
-func newMemory(t *testing.T) httpserver.Backend {
-	t.Helper()
-	r, err := memory.New(t.Context(), registry.Config{})
-	expect.NoError(t, err)
-	return r.(httpserver.Backend)
 }
 
 // watch has all traffic of the suite held against the document.
@@ -101,7 +94,7 @@ func serve(t *testing.T, handler http.Handler, tlsConfig *tls.Config) (endpoint 
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	handler := httpserver.New(newMemory(t), httpserver.Options{BatchLimit: 50, Probe: true})
+	handler := httpserver.New(fakeregistry.Memory(t.Context()), httpserver.Options{BatchLimit: 50, Probe: true})
 	endpoint, restart := serve(t, watch(t, handler), nil)
 	h := harness(registry.Config{Endpoint: endpoint}, registry.Auth{}, restart)
 	h.WrongCredentials = nil // this server lets everybody in
@@ -111,7 +104,7 @@ func TestConformance(t *testing.T) {
 func TestConformanceWithClientCertificateAndPassword(t *testing.T) {
 	t.Parallel()
 	login := func(username, password string) bool { return username == "rollcall" && password == goodPassword }
-	handler := httpserver.New(newMemory(t), httpserver.Options{Login: login, BatchLimit: 50, Probe: true})
+	handler := httpserver.New(fakeregistry.Memory(t.Context()), httpserver.Options{Login: login, BatchLimit: 50, Probe: true})
 	own, err := pki.NewTLS(t.TempDir(), pkix.Name{CommonName: "server"}, pkix.Name{CommonName: "client"})
 	expect.NoError(t, err)
 	tlsConfig, err := own.Authority.TLSConfig(own.Serving)

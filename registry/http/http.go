@@ -75,7 +75,7 @@ func (r *Registry) Register(ctx context.Context, in registry.Instance) error {
 
 // FailOver implements [registry.Registry].
 func (r *Registry) FailOver(ctx context.Context, in registry.Instance) error {
-	return driverkit.CallError(ctx, "failing over", in, r.change(ctx, failOverPath, in))
+	return driverkit.CallError(ctx, "taking out", in, r.change(ctx, failOverPath, in))
 }
 
 // Deregister implements [registry.Registry].

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -16,6 +15,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/memory"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
 )
 
 func newRegistry(t *testing.T) *memory.Registry {
@@ -147,16 +147,9 @@ func TestTheEndpointServesTheEntries(t *testing.T) {
 	r := made.(*memory.Registry)
 	expect.NoError(t, r.Register(t.Context(), registry.Instance{Service: "web", Address: "10.0.0.1", Port: 80}))
 	expect.NoError(t, taken.Close())
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	server := registries.NewClient("http://" + address)
 	read := func() (string, error) {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/v1/instances", http.NoBody)
-		expect.NoError(t, err)
-		response, err := client.Do(request)
-		if err != nil {
-			return "", err
-		}
-		defer response.Body.Close()
-		body, err := io.ReadAll(response.Body)
+		body, err := server.Do(t.Context(), http.MethodGet, "/v1/instances", nil)
 		return string(body), err
 	}
 	expect.Soon(t, "the entries", func() error {

@@ -30,10 +30,7 @@ func TestRefusedAccessKeyIsNamed(t *testing.T) {
 	}
 	cfg := withUser(t, f.URL)
 	cfg.Options = []byte(`{"login":"accessKey"}`)
-	err := open(t, cfg).Register(t.Context(), drivertest.Pod(1))
-	if field, _ := registry.FieldOf(err); registry.CodeOf(err) != registry.CodeTerminal || field != "auth.username" || !strings.Contains(err.Error(), "sign check failed") {
-		t.Errorf("got error %v of field %q, want a terminal one of auth.username with the server's words", err, field)
-	}
+	drivertest.Refused(t, "the key is wrong", open(t, cfg).Register(t.Context(), drivertest.Pod(1)), "auth.username", "sign check failed")
 	for _, asked := range f.requests() {
 		if strings.Contains(asked, "/login") || strings.Contains(asked, "S3cret") {
 			t.Errorf("the secret key was sent: %s", asked)
@@ -45,45 +42,42 @@ func TestRefusedAccessKeyIsNamed(t *testing.T) {
 func TestTemporaryCredentialsSign(t *testing.T) {
 	t.Parallel()
 	const key = `"AccessKeyId": "STS.id", "AccessKeySecret": "S3cret", "SecurityToken": "t0ken", "Expiration": "2026-01-31T12:00:00Z"`
-	for name, file := range map[string]string{
+	expect.Each(t, map[string]string{
 		"of a server's metadata": "{\n  " + key + `, "Code": "Success"}`, "of AssumeRole": `{"RequestId": "1", "Credentials": {` + key + `}}`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			refuses := false
-			server := drivertest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
-				if strings.HasSuffix(r.URL.Path, "/state") {
-					w.WriteHeader(http.StatusNotFound)
-					return
-				}
-				_ = r.ParseForm()
-				if r.Form.Get("ak") != "STS.id" || r.Form.Get("signatureVersion") != "v4" || r.Header.Get("Spas-Securitytoken") != "t0ken" {
-					t.Errorf("%s is not signed: %v, %v", r.URL.Path, r.Form, r.Header)
-				}
-				if strings.Contains(r.URL.String(), "t0ken") {
-					t.Errorf("the token is in the URL %s", r.URL)
-				}
-				if refuses {
-					w.WriteHeader(http.StatusForbidden)
-					_, _ = w.Write([]byte("SignatureDoesNotMatch t0ken"))
-					return
-				}
-				_, _ = w.Write([]byte("[]"))
-			})
-			d := open(t, registry.Config{
-				Endpoint: server, Auth: registry.Auth{TokenFile: drivertest.File(t, file)},
-				Options: []byte(`{"login":"sts","signatureRegionId":"cn-hangzhou"}`),
-			})
-			_, err := d.List(t.Context(), "test")
-			expect.NoError(t, err)
-			refuses = true
-			_, err = d.List(t.Context(), "test")
-			field, _ := registry.FieldOf(err)
-			if field != "auth.tokenFile" || !strings.Contains(err.Error(), "2026-01-31T12:00:00Z") || strings.Contains(err.Error(), "t0ken") {
-				t.Errorf("got error %v of field %q, want one of auth.tokenFile with the end of the token, and not the token", err, field)
+	}, func(t *testing.T, file string) {
+		refuses := false
+		server := drivertest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.URL.Path, "/state") {
+				w.WriteHeader(http.StatusNotFound)
+				return
 			}
+			_ = r.ParseForm()
+			if r.Form.Get("ak") != "STS.id" || r.Form.Get("signatureVersion") != "v4" || r.Header.Get("Spas-Securitytoken") != "t0ken" {
+				t.Errorf("%s is not signed: %v, %v", r.URL.Path, r.Form, r.Header)
+			}
+			if strings.Contains(r.URL.String(), "t0ken") {
+				t.Errorf("the token is in the URL %s", r.URL)
+			}
+			if refuses {
+				w.WriteHeader(http.StatusForbidden)
+				_, _ = w.Write([]byte("SignatureDoesNotMatch t0ken"))
+				return
+			}
+			_, _ = w.Write([]byte("[]"))
 		})
-	}
+		d := open(t, registry.Config{
+			Endpoint: server, Auth: registry.Auth{TokenFile: drivertest.File(t, file)},
+			Options: []byte(`{"login":"sts","signatureRegionId":"cn-hangzhou"}`),
+		})
+		_, err := d.List(t.Context(), "test")
+		expect.NoError(t, err)
+		refuses = true
+		_, err = d.List(t.Context(), "test")
+		field, _ := registry.FieldOf(err)
+		if field != "auth.tokenFile" || !strings.Contains(err.Error(), "2026-01-31T12:00:00Z") || strings.Contains(err.Error(), "t0ken") {
+			t.Errorf("got error %v of field %q, want one of auth.tokenFile with the end of the token, and not the token", err, field)
+		}
+	})
 }
 
 func TestUnfitCredentialsAreRefused(t *testing.T) {

@@ -47,9 +47,7 @@ func TestAppThatIsNotUp(t *testing.T) {
 		tc.has(f)
 		_ = f.requests()
 		err := atVersion(t, f, "v1").AppEntries().Register(t.Context(), drivertest.Pod(1))
-		if registry.CodeOf(err) != registry.CodeNotRegistered {
-			t.Errorf("got error %v, want one that says not registered\nreason: %s", err, tc.reason)
-		}
+		expect.Code(t, registry.CodeNotRegistered, err, "%s", tc.reason)
 		expect.Error(t, tc.reason, err, tc.want)
 		for _, asked := range f.requests() {
 			if !strings.HasPrefix(asked, "GET ") {
@@ -74,9 +72,7 @@ func TestOwnEntryIsNoApps(t *testing.T) {
 			t.Errorf("it sent %s, which changes the weight and the state of Rollcall's entry", asked)
 		}
 	}
-	if state, err := d.AppEntries().Get(t.Context(), in); err != nil || state != registry.Absent {
-		t.Errorf("Get: got %q and error %v, want %q", state, err, registry.Absent)
-	}
+	drivertest.Says(t, "it is none of the application's", d.AppEntries(), in, registry.Absent)
 }
 
 // TestAppEntryThatIsOutHoldsNoOther: of a single instance v1 does not tell whether clients are given it.
@@ -86,19 +82,13 @@ func TestAppEntryThatIsOutHoldsNoOther(t *testing.T) {
 	d, in := atVersion(t, f, "v1"), drivertest.Pod(1)
 	f.registersItself(in, true)
 	for name, spares := range map[string]call{"FailOver": d.FailOver, "Deregister": d.Deregister} {
-		if err := spares(t.Context(), in); registry.CodeOf(err) != registry.CodeForeignEntry {
-			t.Errorf("%s: got error %v, want that clients are given the application's entry", name, err)
-		}
+		expect.Code(t, registry.CodeForeignEntry, spares(t.Context(), in), "%s: clients are given the application's entry", name)
 	}
-	if state, err := d.Get(t.Context(), in); err != nil || state != registry.Foreign {
-		t.Errorf("Get: got %q and error %v, want %q", state, err, registry.Foreign)
-	}
+	drivertest.Says(t, "clients are given the application's entry", d, in, registry.Foreign)
 	expect.NoError(t, d.AppEntries().FailOver(t.Context(), in))
 	expect.NoError(t, d.FailOver(t.Context(), in))
 	expect.NoError(t, d.Deregister(t.Context(), in))
-	if state, err := d.Get(t.Context(), in); err != nil || state != registry.Absent {
-		t.Errorf("Get: got %q and error %v, want %q", state, err, registry.Absent)
-	}
+	drivertest.Says(t, "clients are not given it", d, in, registry.Absent)
 	if got := f.put["10.0.0.1 80"].Get("enabled"); got != "false" {
 		t.Errorf("enabled is %q, want it false: clients are given it", got)
 	}
@@ -126,9 +116,7 @@ func TestAppEntryOfAnIPv6Address(t *testing.T) {
 			{apps.Deregister, registry.OutOfService, "false"},
 		} {
 			expect.NoError(t, step.change(t.Context(), in))
-			if state, err := apps.Get(t.Context(), in); err != nil || state != step.want {
-				t.Errorf("Get: got %q and error %v, want %q", state, err, step.want)
-			}
+			drivertest.Says(t, "after a change", apps, in, step.want)
 			for _, address := range spellings {
 				if got := f.put[address+" 80"].Get("enabled"); got != step.enabled {
 					t.Errorf("enabled is %q at %s, want %s", got, address, step.enabled)
@@ -151,17 +139,11 @@ func TestAppEntryOfAnotherNacosCluster(t *testing.T) {
 			f.posted[key].Set("clusterName", "GZ")
 			get := func(ctx context.Context, in registry.Instance) error { _, err := apps.Get(ctx, in); return err }
 			for name, do := range map[string]call{"FailOver": apps.FailOver, "Deregister": apps.Deregister, "Get": get} {
-				err := do(t.Context(), in)
-				expect.Error(t, name+" would release hooks", err, "in Nacos cluster GZ")
-				if field, _ := registry.FieldOf(err); field != "options.cluster" || registry.CodeOf(err) != registry.CodeTerminal {
-					t.Errorf("%s: got error %v of field %q, want a terminal one of options.cluster", name, err, field)
-				}
+				drivertest.Refused(t, name+" would release hooks", do(t.Context(), in), "options.cluster", "in Nacos cluster GZ")
 			}
 			err := apps.Register(t.Context(), in)
 			expect.Error(t, "a person has to learn where it is", err, "it has one in Nacos cluster GZ")
-			if registry.CodeOf(err) != registry.CodeNotRegistered {
-				t.Errorf("Register: got error %v, want one that says not registered", err)
-			}
+			expect.Code(t, registry.CodeNotRegistered, err, "Register")
 			f.mu.Lock()
 			delete(f.posted, key)
 			f.mu.Unlock()

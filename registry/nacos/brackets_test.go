@@ -23,12 +23,6 @@ func TestAddressesInBrackets(t *testing.T) {
 		slices.SortFunc(got, func(a, b registry.Entry) int { return a.Port - b.Port })
 		expect.Equal(t, want, got, "the list")
 	}
-	says := func(want registry.State) {
-		t.Helper()
-		got, err := d.Get(t.Context(), six)
-		expect.NoError(t, err)
-		expect.Equal(t, want, got, "what Get says")
-	}
 	four.Port = 81
 	for _, in := range []registry.Instance{six, four} {
 		expect.NoError(t, d.Register(t.Context(), in))
@@ -42,11 +36,11 @@ func TestAddressesInBrackets(t *testing.T) {
 		return registry.Entry{Instance: in, State: registry.InService}
 	}
 	lists(d, inService(six), inService(four))
-	says(registry.InService)
+	drivertest.Says(t, "registered", d, six, registry.InService)
 	lists(plain, registry.Entry{Instance: six, State: registry.Foreign, ID: "IP [fd00::7]"}, inService(four))
 	expect.NoError(t, d.FailOver(t.Context(), six))
-	says(registry.OutOfService)
+	drivertest.Says(t, "taken out", d, six, registry.OutOfService)
 	expect.NoError(t, d.Deregister(t.Context(), six))
-	says(registry.Absent)
+	drivertest.Says(t, "removed", d, six, registry.Absent)
 	lists(d, inService(four))
 }

@@ -16,46 +16,41 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
+// laggingCase is a call for an entry that one server has in service and others lack.
+type laggingCase struct {
+	reason string
+	app    bool // the entry is the application's
+	call   func(*nacos.Registry, context.Context, registry.Instance) error
+	right  func(has *fake) bool
+}
+
+func laggingCases() map[string]laggingCase {
+	const key, given, released = "10.0.0.1 80", "clients are given it", "hooks would be released while clients are given it"
+	isOut := func(has *fake) bool { return has.put[key].Get("enabled") == "false" }
+	isThere := func(has *fake) bool { return has.posted[key] != nil }
+	return map[string]laggingCase{
+		"FailOver": {given, false, (*nacos.Registry).FailOver, isOut},
+		"Deregister": {
+			"what is set there may only be undone once the entry is gone", false, (*nacos.Registry).Deregister,
+			func(has *fake) bool { return has.posted[key] == nil && has.put[key].Get("metadata") == "{}" },
+		},
+		"Get": {released, false, func(d *nacos.Registry, ctx context.Context, in registry.Instance) error {
+			return wrong(d.Get(ctx, in))
+		}, isThere},
+		"FailOver of the application's": {given, true, func(d *nacos.Registry, ctx context.Context, in registry.Instance) error {
+			return d.AppEntries().FailOver(ctx, in)
+		}, isOut},
+		"Get of the application's": {released, true, func(d *nacos.Registry, ctx context.Context, in registry.Instance) error {
+			return wrong(d.AppEntries().Get(ctx, in))
+		}, isThere},
+	}
+}
+
 // TestAServerThatLagsBehind is the first of the endpoint, and lacks the entry that the second one has in service, or has that of a pod
 // which had the address before.
 func TestAServerThatLagsBehind(t *testing.T) {
 	t.Parallel()
-	const key = "10.0.0.1 80"
-	isOut := func(second *fake) bool { return second.put[key].Get("enabled") == "false" }
-	for name, tc := range map[string]struct {
-		reason string
-		app    bool // the entry is the application's
-		call   func(*nacos.Registry, context.Context, registry.Instance) error
-		right  func(second *fake) bool
-	}{
-		"FailOver": {"clients are given it", false, (*nacos.Registry).FailOver, isOut},
-		"Deregister": {
-			"what is set there may only be undone once the entry is gone", false, (*nacos.Registry).Deregister,
-			func(second *fake) bool { return second.posted[key] == nil && second.put[key].Get("metadata") == "{}" },
-		},
-		"Get": {
-			"hooks would be released while clients are given it", false,
-			func(d *nacos.Registry, ctx context.Context, in registry.Instance) error {
-				state, err := d.Get(ctx, in)
-				return wrong(state, err)
-			},
-			func(second *fake) bool { return second.posted[key] != nil },
-		},
-		"FailOver of the application's": {
-			"clients are given it", true,
-			func(d *nacos.Registry, ctx context.Context, in registry.Instance) error {
-				return d.AppEntries().FailOver(ctx, in)
-			}, isOut,
-		},
-		"Get of the application's": {
-			"hooks would be released while clients are given it", true,
-			func(d *nacos.Registry, ctx context.Context, in registry.Instance) error {
-				state, err := d.AppEntries().Get(ctx, in)
-				return wrong(state, err)
-			},
-			func(second *fake) bool { return second.posted[key] != nil },
-		},
-	} {
+	for name, tc := range laggingCases() {
 		for has, lags := range map[string]func(*testing.T, *fake){"has nothing": func(*testing.T, *fake) {}, "has an older one": hasAnOlderOne} {
 			for _, version := range []string{"v1", "v3"} {
 				t.Run(name+" "+has+" "+version, func(t *testing.T) {
@@ -106,17 +101,14 @@ func TestSomebodyElsesEntryAtOneServer(t *testing.T) {
 	second.registersItself(in, true)
 	d := at(t, first.URL+","+second.URL, `{}`)
 	for name, call := range map[string]call{"FailOver": d.FailOver, "Deregister": d.Deregister} {
-		if err := call(t.Context(), in); registry.CodeOf(err) != registry.CodeForeignEntry {
-			t.Errorf("%s: got error %v, want that clients are given the application's entry", name, err)
-		}
+		expect.Code(t, registry.CodeForeignEntry, call(t.Context(), in), "%s: clients are given the application's entry", name)
 	}
 }
 
 // within makes a call for a pod in a time.
 func within(t *testing.T, d time.Duration, call call, pod int) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	defer cancel()
+	ctx := drivertest.Within(t, d)
 	return call(ctx, drivertest.Pod(pod))
 }
 
@@ -190,9 +182,7 @@ func TestAServerThatIsNoNacos(t *testing.T) {
 			f, in := newFake(t, version), drivertest.Pod(1)
 			endpoint := drivertest.Answering(t, 200, nil, "<html>") + "," + f.URL
 			expect.NoError(t, at(t, endpoint, options).Register(t.Context(), in))
-			if state, err := at(t, endpoint, options).Get(t.Context(), in); err != nil || state != registry.InService {
-				t.Errorf("Get: got %q and error %v, want %q", state, err, registry.InService)
-			}
+			drivertest.Says(t, "the other one has it", at(t, endpoint, options), in, registry.InService)
 			expectListed(t, at(t, endpoint, options), "the other one has it", in)
 		})
 	}
@@ -231,13 +221,7 @@ func TestWhatOneServerRefuses(t *testing.T) {
 	}, func(t *testing.T, tc row) {
 		refusing := func() *fake {
 			f := newFake(t, "v3")
-			f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
-				if path != "POST /v3/admin/ns/instance" {
-					return false
-				}
-				tc.refuses(f, w)
-				return true
-			})
+			f.meets("POST /v3/admin/ns/instance", func(w http.ResponseWriter) { tc.refuses(f, w) })
 			return f
 		}
 		first, good := refusing(), newFake(t, "v3")
@@ -250,15 +234,14 @@ func TestWhatOneServerRefuses(t *testing.T) {
 		}
 
 		err := at(t, first.URL+","+refusing().URL, `{}`).Register(t.Context(), drivertest.Pod(1))
-		field, _ := registry.FieldOf(err)
-		if err == nil || (registry.CodeOf(err) == registry.CodeTerminal) != tc.final || field != tc.field || !strings.Contains(err.Error(), tc.says) {
-			t.Errorf("all servers refuse it: got error %v of field %q, terminal: %t; want %q, field %q and %t",
-				err, field, registry.CodeOf(err) == registry.CodeTerminal, tc.says, tc.field, tc.final)
+		if tc.final {
+			drivertest.Refused(t, "all servers refuse it", err, tc.field, tc.says)
+		} else {
+			drivertest.Passes(t, "all servers refuse it", err, tc.field+": ")
+			expect.Error(t, "the server's words", err, tc.says)
 		}
 		err = at(t, first.URL+",http://"+registrytest.UnusedAddress(t), `{}`).Register(t.Context(), drivertest.Pod(1))
-		if err == nil || registry.CodeOf(err) == registry.CodeTerminal {
-			t.Errorf("one server refuses it and one is away: got error %v, want one that passes", err)
-		}
+		drivertest.Passes(t, "one server refuses it and one is away", err, "")
 	})
 }
 
@@ -294,9 +277,7 @@ func TestEphemeralEntriesAreWrittenEverywhere(t *testing.T) {
 			expect.NoError(t, d.Heartbeat(t.Context(), in))
 			if version == "v3" {
 				delete(second.posted, key)
-				if err := d.Heartbeat(t.Context(), in); registry.CodeOf(err) != registry.CodeNotRegistered {
-					t.Errorf("got error %v of a heartbeat, want that it is to be registered: the second server lacks it", err)
-				}
+				expect.Code(t, registry.CodeNotRegistered, d.Heartbeat(t.Context(), in), "a heartbeat: it is to be registered: the second server lacks it")
 				expect.NoError(t, d.Register(t.Context(), in))
 			}
 			expect.NoError(t, d.Deregister(t.Context(), in))
@@ -313,13 +294,7 @@ func TestAServerThatHasAnInstanceBeforeItsChecker(t *testing.T) {
 	f := newFake(t, "v3")
 	d := at(t, f.URL, `{}`)
 	expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
-	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
-		if path != "GET /v3/admin/ns/service" {
-			return false
-		}
-		f.answer(w, map[string]any{"clusterMap": map[string]any{"DEFAULT": map[string]any{"healthChecker": map[string]string{"type": "TCP"}}}})
-		return true
-	})
+	f.meets("GET /v3/admin/ns/service", func(w http.ResponseWriter) { f.checksBy(w, "TCP") })
 	expect.NoError(t, d.Register(t.Context(), drivertest.Pod(2)))
 	expect.NoError(t, d.Probe(t.Context(), drivertest.Pod(2)))
 }

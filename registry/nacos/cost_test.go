@@ -2,11 +2,12 @@ package nacos_test
 
 import (
 	"context"
-	"net/http"
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
@@ -48,35 +49,31 @@ func TestAListIsReadOnceForAll(t *testing.T) {
 	t.Parallel()
 	const pods = 40
 	f := newFake(t, "v1")
-	d := atVersion(t, f, "v1")
 	for pod := range pods {
 		f.registersItself(drivertest.Pod(pod), true)
 	}
-	lists, first := 0, make(chan struct{})
-	f.meddle(func(_ http.ResponseWriter, path string, form url.Values) bool {
-		if path == "GET /v1/ns/instance/list" {
-			lists++
-			if form.Get("serviceName") != "DEFAULT_GROUP@@web" {
-				t.Errorf("asked for %q", form.Get("serviceName"))
+	synctest.Test(t, func(t *testing.T) {
+		var lists atomic.Int64
+		const list = "/v1/ns/instance/list"
+		d := open(t, registry.Config{Endpoint: f.URL, Outgoing: func(ctx context.Context, asked *url.URL) map[string]string {
+			if strings.HasSuffix(asked.Path, list) {
+				lists.Add(1)
+				expect.Equal(t, "DEFAULT_GROUP@@web", asked.Query().Get("serviceName"), "the service's name")
 			}
+			return drivertest.Slow(list)(ctx, asked)
+		}})
+		var all sync.WaitGroup
+		for pod := range pods {
+			all.Go(func() {
+				state, err := d.AppEntries().Get(t.Context(), drivertest.Pod(pod))
+				if err != nil || state != registry.InService {
+					t.Errorf("Get: got %q and error %v, want %q", state, err, registry.InService)
+				}
+			})
 		}
-		return false
+		all.Wait()
+		if asked := lists.Load(); asked == 0 || asked > 2 {
+			t.Errorf("%d calls read %d lists, want at most 2: one that is under way, and one for all that came meanwhile", pods, asked)
+		}
 	})
-	var all sync.WaitGroup
-	for pod := range pods {
-		all.Go(func() {
-			<-first
-			state, err := d.AppEntries().Get(t.Context(), drivertest.Pod(pod))
-			if err != nil || state != registry.InService {
-				t.Errorf("Get: got %q and error %v, want %q", state, err, registry.InService)
-			}
-		})
-	}
-	close(first)
-	all.Wait()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if lists == 0 || lists > pods/2 {
-		t.Errorf("%d lists for %d reads of one moment, want few", lists, pods)
-	}
 }

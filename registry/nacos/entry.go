@@ -174,10 +174,4 @@ func asciiJSON(meta map[string]string) (string, error) {
 }
 
 // weightOf is the instance's weight as Nacos takes it.
-func weightOf(in registry.Instance, opts Options) string {
-	weight := opts.Weight
-	if in.Weight != 0 {
-		weight = float64(in.Weight)
-	}
-	return strconv.FormatFloat(weight, 'f', -1, 64)
-}
+func weightOf(in registry.Instance) string { return strconv.Itoa(max(in.Weight, 1)) }

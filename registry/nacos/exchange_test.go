@@ -42,6 +42,11 @@ func (f *fake) once(path string, meet func(w http.ResponseWriter)) {
 	})
 }
 
+// checksBy answers that instances of the service are probed so.
+func (f *fake) checksBy(w http.ResponseWriter, checker string) {
+	f.answer(w, map[string]any{"clusterMap": map[string]any{"DEFAULT": map[string]any{"healthChecker": map[string]string{"type": checker}}}})
+}
+
 // expectListed wants the cluster to hold these instances, in service.
 func expectListed(t *testing.T, d *nacos.Registry, reason string, want ...registry.Instance) {
 	t.Helper()
@@ -83,48 +88,26 @@ func TestHeartbeatOfWhatWent(t *testing.T) {
 			}
 			return false
 		})
-		if err := d.Heartbeat(t.Context(), drivertest.Pod(1)); registry.CodeOf(err) != registry.CodeNotRegistered {
-			t.Errorf("%s: got error %v, want one that says that it is not registered", version, err)
-		}
+		expect.Code(t, registry.CodeNotRegistered, d.Heartbeat(t.Context(), drivertest.Pod(1)), "%s", version)
 	}
 }
 
 // Nothing else than Nacos' own words means that an instance is absent.
-func TestOtherAnswersAreNotAbsence(t *testing.T) {
+func TestAnswers(t *testing.T) {
 	t.Parallel()
-	type row struct {
-		reason   string
-		status   int
-		body     string
-		terminal bool
+	own := map[string]drivertest.Answer{
+		"a proxy's 404":       {Reason: "the server is being exchanged", Status: 404, Body: "<html>no such host</html>"},
+		"the framework's 404": {Reason: "it is another version", Status: 404, Body: `{"status":404,"error":"Not Found","message":"No message available"}`},
+		"Nacos' own 501": {
+			Reason: "3.2 has no such path", Status: 501,
+			Body: `{"status":501,"error":"Not Implemented","message":"no such api:GET:/nacos/v1/ns/instance"}`,
+		},
+		"another instance": {Reason: "it is not about the instance", Status: 200, Body: `{"ip":"10.0.0.2","port":80,"metadata":{}}`},
 	}
-	expect.Each(t, map[string]row{
-		"a proxy's 404":       {"the server is being exchanged", 404, "<html>no such host</html>", false},
-		"the framework's 404": {"it is another version", 404, `{"status":404,"error":"Not Found","message":"No message available"}`, false},
-		"Nacos' own 501":      {"3.2 has no such path", 501, `{"status":501,"error":"Not Implemented","message":"no such api:GET:/nacos/v1/ns/instance"}`, false},
-		"nothing at all":      {"it is not about the instance", 200, "", false},
-		"an empty object":     {"it is not about the instance", 200, "{}", false},
-		"a login page":        {"it is not about the instance", 200, "<html>log in</html>", false},
-		"another instance":    {"it is not about the instance", 200, `{"ip":"10.0.0.2","port":80,"metadata":{}}`, false},
-		"a redirect":          {"it would carry the token elsewhere", 302, "", true},
-		"bad request":         {"it stays wrong", 400, "Param 'ip' is illegal", true},
-		"too many":            {"it is a matter of time", 429, "", false},
-		"no leader":           {"it is a matter of time", 500, "caused: did not find the Leader node;", false},
-	}, func(t *testing.T, tc row) {
-		f := newFake(t, "v1")
-		d := at(t, f.URL, `{"apiVersion":"v1"}`)
-		f.meets("", func(w http.ResponseWriter) {
-			w.Header().Set("Location", "http://elsewhere")
-			w.WriteHeader(tc.status)
-			_, _ = io.WriteString(w, tc.body)
-		})
-		for _, what := range []call{d.Register, d.FailOver, d.Deregister, d.Probe} {
-			err := what(t.Context(), drivertest.Pod(1))
-			if err == nil || (registry.CodeOf(err) == registry.CodeTerminal) != tc.terminal || registry.CodeOf(err) == registry.CodeNotRegistered {
-				t.Errorf("got error %v, terminal: %t\nreason: %s", err, registry.CodeOf(err) == registry.CodeTerminal, tc.reason)
-			}
-		}
-	})
+	drivertest.Answers(t, func(t *testing.T, endpoint string) registry.Registry {
+		t.Helper()
+		return at(t, endpoint, `{"apiVersion":"v1","ephemeral":true}`) // which has heartbeats
+	}, own)
 }
 
 // Nacos 3.2 has v3 alone, and answers the paths of the others as the filter before its naming module or as its framework does.
@@ -144,10 +127,7 @@ func TestAnUpgradeToAServerWithoutTheOlderAPIs(t *testing.T) {
 		})
 		expect.NoError(t, d.FailOver(t.Context(), drivertest.Pod(1)))
 		expect.NoError(t, d.Register(t.Context(), drivertest.Pod(2)))
-		err := fixed.Register(t.Context(), drivertest.Pod(1))
-		if field, _ := registry.FieldOf(err); field != "options.apiVersion" || registry.CodeOf(err) == registry.CodeTerminal {
-			t.Errorf("with a fixed API got error %v of field %q, want one of options.apiVersion that is tried again", err, field)
-		}
+		drivertest.Passes(t, "with a fixed API", fixed.Register(t.Context(), drivertest.Pod(1)), "options.apiVersion: ")
 	})
 }
 
@@ -278,18 +258,23 @@ func TestReadsWhileItWaits(t *testing.T) {
 	})
 }
 
-// A call ends with its context although readers never see the write.
+// A call ends with its context although readers never see the write. If it ends in the middle of a question, the error is of that.
 func TestReadersNeverSeeIt(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, "v3")
 	d := at(t, f.URL, `{}`)
 	f.meets("GET /v3/admin/ns/instance", func(w http.ResponseWriter) { f.problem(w, http.StatusNotFound, 20004, "no matched ip found!") })
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-	defer cancel()
-	err := d.Register(ctx, drivertest.Pod(1))
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "did not yet show it") {
-		t.Errorf("got error %v, want one that says that readers do not see it", err)
-	}
+	expect.Soon(t, "an error that says that readers do not see it", func() error {
+		ctx := drivertest.Within(t, 3*time.Second)
+		err := d.Register(ctx, drivertest.Pod(1))
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("got error %v, want that of the context", err)
+		}
+		if !strings.Contains(err.Error(), "did not yet show it") {
+			return err
+		}
+		return nil
+	})
 }
 
 // What Nacos takes for something else, or what could be taken for anybody's entry, is not sent.
@@ -308,14 +293,11 @@ func TestUnfitInstancesAreNotSent(t *testing.T) {
 		for _, what := range []call{
 			d.Register, d.FailOver, d.Deregister, d.Probe, d.Heartbeat,
 		} {
-			if err := what(t.Context(), in); registry.CodeOf(err) != registry.CodeTerminal {
-				t.Errorf("%s: got error %v, want a terminal one", name, err)
-			}
+			expect.Code(t, registry.CodeTerminal, what(t.Context(), in), "%s", name)
 		}
 	}
-	if _, err := d.List(t.Context(), ""); registry.CodeOf(err) != registry.CodeTerminal {
-		t.Errorf("listing no cluster: got error %v, want a terminal one", err)
-	}
+	_, err := d.List(t.Context(), "")
+	expect.Code(t, registry.CodeTerminal, err, "listing no cluster")
 	if got := f.requests(); len(got) != 0 {
 		t.Errorf("sent %q, want nothing", got)
 	}
@@ -379,13 +361,9 @@ func TestLeaseFollowsTheConfiguration(t *testing.T) {
 	if before.Traits().HeartbeatInterval != 5*time.Second || after.Traits().HeartbeatInterval != 20*time.Second {
 		t.Errorf("renewed every %s and %s, want 5s and 20s", before.Traits().HeartbeatInterval, after.Traits().HeartbeatInterval)
 	}
-	if at(t, f.URL, `{}`).Traits().HeartbeatInterval != 0 {
-		t.Error("persistent instances are renewed")
-	}
+	expect.Equal(t, 0, at(t, f.URL, `{}`).Traits().HeartbeatInterval, "persistent instances are renewed")
 	expect.NoError(t, before.Register(t.Context(), drivertest.Pod(1)))
-	if err := after.Heartbeat(t.Context(), drivertest.Pod(1)); registry.CodeOf(err) != registry.CodeNotRegistered {
-		t.Errorf("got error %v, want one that says that it is to be registered", err)
-	}
+	expect.Code(t, registry.CodeNotRegistered, after.Heartbeat(t.Context(), drivertest.Pod(1)), "it is to be registered")
 	expect.NoError(t, after.Register(t.Context(), drivertest.Pod(1)))
 	expect.NoError(t, after.Heartbeat(t.Context(), drivertest.Pod(1)))
 	if asked := strings.Join(f.requests(), "\n"); !strings.Contains(asked, `"preserved.heart.beat.timeout":"90000"`) {
@@ -426,9 +404,7 @@ func TestWhatTheServersJudgeIsNotCalledHealthyForThem(t *testing.T) {
 				for range tc.times {
 					expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
 				}
-				if err := d.Probe(t.Context(), drivertest.Pod(1)); err == nil || registry.CodeOf(err) == registry.CodeTerminal {
-					t.Errorf("got error %v, want a passing one: %s", err, tc.reason)
-				}
+				drivertest.Passes(t, tc.reason, d.Probe(t.Context(), drivertest.Pod(1)), "")
 				if asked := strings.Join(f.requests(), "\n"); strings.Contains(asked, "/ns/cluster ") {
 					t.Errorf("asked %s, want no change of the checker", asked)
 				}
@@ -443,13 +419,9 @@ func TestTheCheckerIsNotReadForEachPod(t *testing.T) {
 	f := newFake(t, "v3")
 	d := at(t, f.URL, `{}`)
 	reads := 0
-	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
-		if path != "GET /v3/admin/ns/service" {
-			return false
-		}
+	f.meets("GET /v3/admin/ns/service", func(w http.ResponseWriter) {
 		reads++
-		f.answer(w, map[string]any{"clusterMap": map[string]any{"DEFAULT": map[string]any{"healthChecker": map[string]string{"type": "NONE"}}}})
-		return true
+		f.checksBy(w, "NONE")
 	})
 	for pod := range 3 {
 		expect.NoError(t, d.Register(t.Context(), drivertest.Pod(pod+1)))

@@ -19,9 +19,7 @@ func TestAnApplicationBesideUs(t *testing.T) {
 	d := at(t, f.URL, `{"ephemeral": true}`)
 	expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
 	f.meets("DELETE", func(w http.ResponseWriter) { f.bare(w, "ok") }) // and the entry that readers get stays
-	if err := d.Deregister(t.Context(), drivertest.Pod(1)); registry.CodeOf(err) != registry.CodeForeignEntry {
-		t.Errorf("Deregister: got error %v, want that somebody else's entry is there: readers are given the address", err)
-	}
+	expect.Code(t, registry.CodeForeignEntry, d.Deregister(t.Context(), drivertest.Pod(1)), "Deregister: somebody else's entry is there: readers are given the address")
 	if left := f.put["10.0.0.1 80"]; left.Get("enabled") != "true" || left.Get("metadata") != "{}" {
 		t.Errorf("it left %v on the application's entry, want it enabled and without our mark", left)
 	}
@@ -35,19 +33,14 @@ func TestAnApplicationBesideUs(t *testing.T) {
 		"FailOver":   d.FailOver(t.Context(), drivertest.Pod(1)),
 		"Deregister": d.Deregister(t.Context(), drivertest.Pod(1)),
 	} {
-		if registry.CodeOf(err) != registry.CodeForeignEntry {
-			t.Errorf("%s: got error %v, want that somebody else's entry is there", name, err)
-		}
+		expect.Code(t, registry.CodeForeignEntry, err, "%s: somebody else's entry is there", name)
 	}
 	for _, request := range f.requests() {
 		if !strings.HasPrefix(request, "GET ") {
 			t.Errorf("sent %s: our metadata would hide the application's entry", request)
 		}
 	}
-	state, err := d.Get(t.Context(), drivertest.Pod(1))
-	if err != nil || state != registry.Foreign {
-		t.Errorf("Get: got %q, %v; want %q", state, err, registry.Foreign)
-	}
+	drivertest.Says(t, "clients are given it", d, drivertest.Pod(1), registry.Foreign)
 }
 
 // TestAnApplicationThatIsHeldOut has failed over the application's entry with ours. What holds it out of service stays set until the
@@ -64,13 +57,9 @@ func TestAnApplicationThatIsHeldOut(t *testing.T) {
 	removal := func() {
 		t.Helper()
 		for range 3 {
-			if err := d.Deregister(t.Context(), drivertest.Pod(1)); registry.CodeOf(err) != registry.CodeForeignEntry {
-				t.Errorf("Deregister: got error %v, want that somebody else's entry is there: what holds it out has to be undone", err)
-			}
+			expect.Code(t, registry.CodeForeignEntry, d.Deregister(t.Context(), drivertest.Pod(1)), "Deregister: somebody else's entry is there: what holds it out must be undone")
 		}
-		if state, err := d.Get(t.Context(), drivertest.Pod(1)); err != nil || state != registry.Absent {
-			t.Errorf("Get: got %q and error %v, want %q: clients are given neither entry", state, err, registry.Absent)
-		}
+		drivertest.Says(t, "clients are given neither entry", d, drivertest.Pod(1), registry.Absent)
 		if left := f.put["10.0.0.1 80"]; left.Get("enabled") != "false" || strings.Contains(left.Get("metadata"), registry.MetaUID) {
 			t.Errorf("it left %v, want it out of service and without the pod's mark", left)
 		}

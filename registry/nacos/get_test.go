@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
@@ -30,29 +29,4 @@ func TestWhatIsOnItsWayIsReadBack(t *testing.T) {
 	if waited := read.Sub(start); waited < lag {
 		t.Errorf("the server was asked after %s, want later than it may lag", waited)
 	}
-}
-
-// TestTheConsoleIsBelieved: version 3 tells of an instance whether clients are given it, also if a person has changed that.
-func TestTheConsoleIsBelieved(t *testing.T) {
-	t.Parallel()
-	f := newFake(t, "v3")
-	d, in := at(t, f.URL, `{}`), drivertest.Pod(1)
-	expect.NoError(t, d.Register(t.Context(), in))
-	click := func(enabled string) {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.put["10.0.0.1 80"].Set("enabled", enabled)
-	}
-	says := func(want registry.State) {
-		t.Helper()
-		state, err := d.Get(t.Context(), in)
-		expect.NoError(t, err)
-		expect.Equal(t, want, state, "what Get says")
-	}
-	click("false")
-	says(registry.OutOfService)
-	expect.NoError(t, d.FailOver(t.Context(), in))
-	says(registry.OutOfService)
-	click("true")
-	says(registry.InService)
 }

@@ -230,9 +230,12 @@ func (h *host) isCopyOf(cluster string) bool {
 // decodeServices takes a whole page or nothing: an entry that is missing from it may be registered forever.
 func decodeServices(a *answer) ([]listedService, error) {
 	if a.route.old {
-		services := []listedService{}
+		var services []listedService
 		if err := json.Unmarshal(a.body, &services); err != nil {
 			return nil, fmt.Errorf("decoding the answer: %w", err)
+		}
+		if services == nil {
+			return nil, errors.New("the answer is null, not a list of services")
 		}
 		return services, nil
 	}

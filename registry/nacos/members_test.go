@@ -1,85 +1,32 @@
 package nacos_test
 
 import (
-	"context"
 	"fmt"
-	"net/http"
-	"net/http/httputil"
-	"net/url"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
-	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/registry/nacos"
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
-// oneAddress leads each connection to another one of the servers, by turns, as a Kubernetes Service does. The servers are one cluster.
+// oneAddress leads to the servers of one cluster by turns.
 func oneAddress(t *testing.T, servers ...*fake) (address string) {
 	t.Helper()
-	var next atomic.Int64
-	var members []string
+	var members, urls []string
 	for _, f := range servers {
-		members = append(members, strings.TrimPrefix(f.URL, "http://"))
+		members, urls = append(members, strings.TrimPrefix(f.URL, "http://")), append(urls, f.URL)
 	}
 	for _, f := range servers {
 		f.members = members
 	}
-	var mu sync.Mutex
-	of := map[string]http.Handler{}
-	return drivertest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		if of[r.RemoteAddr] == nil {
-			to, err := url.Parse(servers[int(next.Add(1)-1)%len(servers)].URL)
-			if err != nil {
-				panic(err)
-			}
-			of[r.RemoteAddr] = httputil.NewSingleHostReverseProxy(to)
-		}
-		server := of[r.RemoteAddr]
-		mu.Unlock()
-		server.ServeHTTP(w, r)
-	})
+	return drivertest.InTurn(t, urls...)
 }
 
 // TestSeveralServersBehindOneAddress: two of three lag behind, and have no entry that clients of the third one are given.
 func TestSeveralServersBehindOneAddress(t *testing.T) {
 	t.Parallel()
-	const key = "10.0.0.1 80"
-	type row struct {
-		reason string
-		app    bool // the entry is the application's
-		call   func(*nacos.Registry, context.Context, registry.Instance) error
-		right  func(has *fake) bool
-	}
-	isOut := func(has *fake) bool { return has.put[key].Get("enabled") == "false" }
-	for name, tc := range map[string]row{
-		"FailOver": {"clients are given it", false, (*nacos.Registry).FailOver, isOut},
-		"Deregister": {
-			"clients are given it", false, (*nacos.Registry).Deregister, func(has *fake) bool { return has.posted[key] == nil },
-		},
-		"Get": {
-			"hooks would be released", false, func(d *nacos.Registry, ctx context.Context, in registry.Instance) error {
-				state, err := d.Get(ctx, in)
-				return wrong(state, err)
-			}, func(has *fake) bool { return has.posted[key] != nil },
-		},
-		"FailOver of the application's": {
-			"clients are given it", true, func(d *nacos.Registry, ctx context.Context, in registry.Instance) error {
-				return d.AppEntries().FailOver(ctx, in)
-			}, isOut,
-		},
-		"Get of the application's": {
-			"hooks would be released", true, func(d *nacos.Registry, ctx context.Context, in registry.Instance) error {
-				state, err := d.AppEntries().Get(ctx, in)
-				return wrong(state, err)
-			}, func(has *fake) bool { return has.posted[key] != nil },
-		},
-	} {
+	for name, tc := range laggingCases() {
 		for _, version := range []string{"v1", "v3"} {
 			for _, tells := range []bool{true, false} { // an administrator's API
 				t.Run(fmt.Sprint(name, version, tells), func(t *testing.T) {

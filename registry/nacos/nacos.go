@@ -81,7 +81,7 @@ func (r *Registry) Register(ctx context.Context, in registry.Instance) error {
 
 // FailOver implements [registry.Registry]. An instance that is not known stays unknown.
 func (r *Registry) FailOver(ctx context.Context, in registry.Instance) error {
-	return r.changeOwn(ctx, "failing over", in, r.failOver)
+	return r.changeOwn(ctx, "taking out", in, r.failOver)
 }
 
 // Deregister implements [registry.Registry].

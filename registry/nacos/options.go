@@ -19,8 +19,6 @@ type Options struct { //nolint:recvcheck // a value, but for places, which are f
 	Group string `json:"group"`
 	// Cluster is the Nacos cluster of the instances, within each service. Default: DEFAULT.
 	Cluster string `json:"cluster"`
-	// Weight is the weight of an instance for which none is given, above 0 and at most 10000. Default: 1.
-	Weight float64 `json:"weight"`
 	// Ephemeral registers instances that need heartbeats; a service is all ephemeral or all persistent. Default: false.
 	Ephemeral bool `json:"ephemeral"`
 	// HeartbeatInterval is how often an ephemeral instance is renewed, such as 10s, 45s at most. Default: 5s.
@@ -73,9 +71,6 @@ const (
 	// Rollcall takes to change its leader, 30 s by default.
 	missed = 3
 	spare  = 10 * time.Second
-
-	// maxWeight is Nacos' own bound.
-	maxWeight = 10000
 )
 
 // leastTimeout is room for the pauses of any call, 4 s at most, and for its requests. The longest are those of the removal of an
@@ -93,7 +88,7 @@ func checkTimeout(timeout time.Duration) error {
 
 func decodeOptions(cfg registry.Config) (Options, error) {
 	opts := Options{
-		respite: cfg.LeastLease(0) + spare, Namespace: "public", Group: "DEFAULT_GROUP", Cluster: "DEFAULT", Weight: 1, HeartbeatInterval: unset,
+		respite: cfg.LeastLease(0) + spare, Namespace: "public", Group: "DEFAULT_GROUP", Cluster: "DEFAULT", HeartbeatInterval: unset,
 	}
 	decoded := driverkit.DecodeOptions(cfg, &opts)
 	return opts, errors.Join(decoded, opts.checkPlaces(), opts.checkValues(), opts.checkKind())
@@ -137,9 +132,6 @@ func (o Options) checkValues() error {
 		driverkit.OneOf("options.apiVersion", o.APIVersion, "", version1, version2, version3),
 		driverkit.OneOf("options.login", o.Login, "", loginPassword, loginAccessKey, loginSTS),
 		driverkit.OneOf("options.healthChecker", o.HealthChecker, "", checkerNone, checkerServer),
-	}
-	if !(o.Weight > 0 && o.Weight <= maxWeight) {
-		problems = append(problems, registry.FieldError("options.weight", fmt.Errorf("must be above 0 and at most %d", maxWeight)))
 	}
 	if d := time.Duration(o.HeartbeatInterval); o.HeartbeatInterval != unset && (d < shortestInterval || d > longestInterval) {
 		problems = append(problems, registry.FieldError("options.heartbeatInterval",

@@ -28,7 +28,7 @@ func TestNew(t *testing.T) {
 		"TLS without use": drivertest.Wrong(
 			"it promises what is not there", registry.Config{Endpoint: "http://a", TLS: registry.TLS{CAFile: "x"}}, "tls.caFile", ""),
 
-		"all options": d.Options("as documented", `{"namespace":"3f2a-b_c","group":"G.1:a","cluster":"c1","weight":0.5,`+
+		"all options": d.Options("as documented", `{"namespace":"3f2a-b_c","group":"G.1:a","cluster":"c1",`+
 			`"apiVersion":"v3","healthChecker":"server"}`, "", ""),
 		"ephemeral":         d.Options("as documented", `{"ephemeral":true,"heartbeatInterval":"10s","apiVersion":"v2"}`, "", ""),
 		"places":            d.Options("as documented", `{"namespace":"{nsLabel:example.com/team}","group":"g:{label:app}"}`, "", ""),
@@ -39,8 +39,6 @@ func TestNew(t *testing.T) {
 		"long namespace":    wrong("Nacos refuses it", `{"namespace":"`+strings.Repeat("a", 65)+`"}`, "namespace"),
 		"group":             wrong("Nacos takes what is before @@ for it", `{"group":"a@@b"}`, "group"),
 		"cluster":           wrong("Nacos refuses dots here", `{"cluster":"a.b"}`, "cluster"),
-		"weight zero":       wrong("Nacos sends such an instance nothing", `{"weight":0}`, "weight"),
-		"weight too large":  wrong("Nacos refuses it", `{"weight":10001}`, "weight"),
 		"login":             wrong("there is none such", `{"login":"token"}`, "login"),
 		"no access key":     d.Options("nothing could be signed", `{"login":"accessKey"}`, "auth.username", "access key"),
 		"version":           wrong("there is none such", `{"apiVersion":"3"}`, "apiVersion"),

@@ -23,7 +23,7 @@ func (r *Registry) identity(in registry.Instance) url.Values {
 		"ip": {in.Address}, "port": {strconv.Itoa(in.Port)}, "clusterName": {r.opts.Cluster},
 		"ephemeral": {strconv.FormatBool(r.opts.Ephemeral)},
 		// v2 of some servers does not get along without it, even to remove an instance.
-		"weight": {weightOf(in, r.opts)},
+		"weight": {weightOf(in)},
 	}
 }
 

@@ -143,9 +143,7 @@ func TestLoginIsMadeOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if n := c.logins.Load(); n != 2 {
-		t.Errorf("%d logins, want 2", n)
-	}
+	expect.Equal(t, 2, c.logins.Load(), "logins")
 }
 
 func TestFreshTokenIsNotRenewed(t *testing.T) {

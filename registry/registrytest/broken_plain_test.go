@@ -37,17 +37,11 @@ func brokenChanges() map[string]breakage {
 		},
 		"a driver that compares the UID and no more": {
 			reason: "two names for one server: moving from one to the other removes the pod",
-			breaks: given("Deregister", func(_ context.Context, _ sound, in registry.Instance) registry.Instance {
-				in.Registry = ""
-				return in
-			}),
+			breaks: changed("Deregister", func(in *registry.Instance) { in.Registry = "" }),
 		},
 		"a driver that keeps the mark of older versions alone": {
 			reason: "what a cluster left while it was off waits for a person",
-			breaks: given("Register", func(_ context.Context, _ sound, in registry.Instance) registry.Instance {
-				in.ClusterUID = ""
-				return in
-			}),
+			breaks: changed("Register", func(in *registry.Instance) { in.ClusterUID = "" }),
 		},
 		"a driver that appends at each register": {
 			reason: "the entry is there twice, and removed once",
@@ -93,17 +87,13 @@ func brokenChanges() map[string]breakage {
 		},
 		"a driver that tidies names up": {
 			reason: "what it writes is not what it was given",
-			breaks: given("Register", func(_ context.Context, _ sound, in registry.Instance) registry.Instance {
+			breaks: changed("Register", func(in *registry.Instance) {
 				in.Service, in.Pod = strings.ToLower(in.Service), strings.TrimSpace(in.Pod)
-				return in
 			}),
 		},
 		"a driver that does not escape": {
 			reason: "what comes after a slash is lost",
-			breaks: given("Register", func(_ context.Context, _ sound, in registry.Instance) registry.Instance {
-				in.UID, _, _ = strings.Cut(in.UID, "/")
-				return in
-			}),
+			breaks: changed("Register", func(in *registry.Instance) { in.UID, _, _ = strings.Cut(in.UID, "/") }),
 		},
 		"a driver that leaves the failed-over in rotation": {
 			reason: "OpenKruise updates a pod that clients are sent to",
@@ -266,16 +256,10 @@ func identityByCluster(d sound) broken {
 
 // brokenDetails are broken in weight, zone and metadata.
 func brokenDetails() map[string]breakage {
-	writes := func(change func(*registry.Instance)) func(sound) broken {
-		return given("Register", func(_ context.Context, _ sound, in registry.Instance) registry.Instance {
-			change(&in)
-			return in
-		})
-	}
 	return map[string]breakage{
 		"a driver with whole hundreds for weights": {
 			reason: "its registry counts otherwise",
-			breaks: writes(func(in *registry.Instance) { in.Weight -= in.Weight % 100 }),
+			breaks: changed("Register", func(in *registry.Instance) { in.Weight -= in.Weight % 100 }),
 		},
 		"a driver that keeps a zone which is not said any more": {
 			reason: "where nothing is known, nothing is said",
@@ -307,7 +291,7 @@ func brokenDetails() map[string]breakage {
 		},
 		"a driver whose metadata is short": {
 			reason: "what is cut off is not what was given",
-			breaks: writes(func(in *registry.Instance) {
+			breaks: changed("Register", func(in *registry.Instance) {
 				in.Metadata = maps.Clone(in.Metadata)
 				for key, value := range in.Metadata {
 					in.Metadata[key] = value[:min(len(value), 255)]
@@ -464,7 +448,13 @@ func brokenErrors() map[string]breakage {
 		},
 		"a driver that reads all entries before it removes one": {
 			reason: "in a large service, the removals of a rollout time out",
-			set:    func(s *store, h *registrytest.Harness) { h.Metered = metered(s, 100, 0) },
+			set:    func(s *store, h *registrytest.Harness) { h.Metered = metered(s, 100, 0, 0) },
+		},
+		"a driver whose removals keep the registry busy": {
+			reason: "however small the service is, the registry serves a rollout no faster than that",
+			set: func(s *store, h *registrytest.Harness) {
+				h.Metered, h.Bare = metered(s, 0, 0, 10*time.Millisecond), func(testing.TB) registrytest.Bare { return bareCalls() }
+			},
 		},
 		"a driver that waits for its registry forever": {
 			reason: "its worker is lost for as long as the registry hangs",

@@ -533,30 +533,32 @@ func brokenApplications() map[string]breakage {
 	return map[string]breakage{
 		"a driver that reads all entries before it takes out an application's": {
 			reason: "the cost of a rollout grows with the square of the service",
-			set:    func(s *store, h *registrytest.Harness) { h.Metered = metered(s, 0, 100) },
+			set:    func(s *store, h *registrytest.Harness) { h.Metered = metered(s, 0, 100, 0) },
 		},
 		"a driver that takes an application's entry out until it is renewed": {
 			reason: "the client's next heartbeat puts it back",
-			breaks: calling("AppFailOver", func(ctx context.Context, d sound, in registry.Instance) error {
-				return steering{d}.takeOut(ctx, in, 2)
+			breaks: calling("AppFailOver", func(_ context.Context, d sound, in registry.Instance) error {
+				for _, app := range d.apps.At(in) {
+					app.TakeOut()
+				}
+				return nil
 			}),
 		},
 		"a driver that writes the application's entry anew": {
 			reason: "what the application had registered besides is lost",
 			breaks: calling("AppRegister", func(ctx context.Context, d sound, in registry.Instance) error {
-				d.set(func() {
-					for _, host := range d.hosts(in) {
-						d.entries[host] = appEntry{at: in}
-					}
-				})
+				for _, app := range d.apps.At(in) {
+					app.At = in
+					app.Register()
+				}
 				return steering{d}.Register(ctx, in)
 			}),
 		},
 		"a driver that makes the application's entry": {
 			reason: "it is still there when the application has gone",
 			breaks: calling("AppRegister", func(ctx context.Context, d sound, in registry.Instance) error {
-				if state, _ := (steering{d}).Get(ctx, in); state == registry.Absent {
-					appClient{d.store, in}.Register()
+				if len(d.apps.At(in)) == 0 {
+					d.app(nil, in).Register()
 				}
 				return steering{d}.Register(ctx, in)
 			}),
@@ -592,21 +594,20 @@ func brokenApplications() map[string]breakage {
 		},
 		"a driver that takes out whatever has the address": {
 			reason: "the pod's other ports serve other clients",
-			breaks: calling("AppFailOver", func(_ context.Context, d sound, in registry.Instance) error {
-				d.set(func() {
-					for _, e := range d.entries {
-						if e.at.Service == in.Service && e.at.Address == in.Address {
-							d.out[placeOf(e.at)] = true
-						}
-					}
-				})
-				return nil
+			breaks: calling("AppFailOver", func(ctx context.Context, d sound, in registry.Instance) error {
+				other := in
+				other.Port++
+				return cmp.Or(steering{d}.FailOver(ctx, in), steering{d}.FailOver(ctx, other))
 			}),
 		},
 		"a driver that takes out the first entry that it finds": {
 			reason: "the second is given to clients",
 			breaks: calling("AppFailOver", func(ctx context.Context, d sound, in registry.Instance) error {
-				return cmp.Or(steering{d}.takeOut(ctx, in, 1), d.failOverSingle(ctx, in))
+				if all := d.apps.At(in); len(all) > 1 {
+					all[0].TakeOut()
+					return nil
+				}
+				return steering{d}.FailOver(ctx, in)
 			}),
 		},
 		"a driver that leaves the application's place out": {
@@ -616,16 +617,6 @@ func brokenApplications() map[string]breakage {
 			}),
 		},
 	}
-}
-
-// failOverSingle takes the place out where one entry has it.
-func (d sound) failOverSingle(ctx context.Context, in registry.Instance) error {
-	single := false
-	d.set(func() { single = len(d.hosts(in)) == 1 })
-	if !single {
-		return nil
-	}
-	return steering{d}.FailOver(ctx, in)
 }
 
 // everywhere knows no places: what it has of a name is in each.

@@ -77,6 +77,14 @@ func given(name string, other func(context.Context, sound, registry.Instance) re
 	})
 }
 
+// changed makes one call for the instance with a change.
+func changed(name string, change func(*registry.Instance)) func(sound) broken {
+	return given(name, func(_ context.Context, _ sound, in registry.Instance) registry.Instance {
+		change(&in)
+		return in
+	})
+}
+
 // asMarked returns the instance that has the identity now, so that its mark fits.
 func asMarked(ctx context.Context, d sound, in registry.Instance) registry.Instance {
 	if e, known := find(ctx, d, in); known {

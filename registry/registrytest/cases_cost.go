@@ -2,6 +2,7 @@ package registrytest
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -37,12 +38,27 @@ func (s Spent) String() string {
 	return text
 }
 
-// exceeds: it is more than a cost may grow from less. A registry that can't be asked for less may send so many
-// bytes more; the CPU that takes does not count.
-func (s Spent) exceeds(less Spent, more int) bool {
-	over := func(got, from, noise int64) bool { return float64(got) > grown*float64(from)+float64(noise) }
+// exceeds: it is more than a cost may grow from less, and CPU by more than this noise. A registry that can't be asked for less may send so
+// many bytes more; the CPU that takes does not count.
+func (s Spent) exceeds(less Spent, more int, cpu time.Duration) bool {
 	return over(s.Bytes, less.Bytes, int64(noise+more)) || over(s.Requests, less.Requests, noisyRequest) ||
-		more == 0 && (over(int64(s.CPU), int64(less.CPU), int64(noisyCPU)) || over(int64(s.Server), int64(less.Server), int64(noisyCPU)))
+		more == 0 && (over(s.CPU, less.CPU, cpu) || over(s.Server, less.Server, cpu))
+}
+
+func over[N int64 | time.Duration](got, from, noise N) bool {
+	return float64(got) > grown*float64(from)+float64(noise)
+}
+
+// Bare makes a driver's calls by the registry's own client, or plain HTTP, on a connection that is open: one request each, and nothing
+// is checked before it or after. What is nil is not compared.
+type Bare struct {
+	Register, FailOver, Deregister, Get func(ctx context.Context, in registry.Instance) error
+}
+
+func (b Bare) calls() map[operation]func(context.Context, registry.Instance) error {
+	return map[operation]func(context.Context, registry.Instance) error{
+		opRegister: b.Register, opFailOver: b.FailOver, opDeregister: b.Deregister, opGet: b.Get,
+	}
 }
 
 func costCases() []testCase {
@@ -66,7 +82,12 @@ const (
 	noise        = 2 << 10
 	noisyRequest = 2
 	noisyCPU     = measured * 5 * time.Millisecond
-	costTries    = 3
+	// lookedAt is how long a registry takes for each instance of a service to find who gives some addresses, for which none has an index.
+	lookedAt = 10 * time.Microsecond
+	// waits is how long a call takes that waits for more than its answers. Such calls are made together: else what a server does at rest
+	// would count for theirs.
+	waits     = 400 * time.Millisecond
+	costTries = 3
 	// questionsOfMany is how many questions calls ask at the most that are made together: one may just have been sent when others come.
 	questionsOfMany = 3
 )
@@ -76,6 +97,10 @@ type cost struct {
 	Spent
 
 	questions int
+	// shared are those questions that many calls share.
+	shared int
+	// bare is the server's CPU for the same calls as plain requests, nil if that is not known.
+	bare *time.Duration
 }
 
 // costDoesNotGrow makes calls in a service with few other instances, and in one with many. How many calls share a question is up to the
@@ -87,8 +112,8 @@ func costDoesNotGrow(w *world) {
 			return
 		}
 	}
-	w.Fatalf("%s\nwant at most %.1f times as much: ask for the one instance, and what is about the service only for what has changed",
-		strings.Join(grew, "\n"), grown)
+	w.Fatalf("%s\nwant at most %.1f times as much, and as bare requests: ask for the one instance, "+
+		"and what is about the service only for what has changed", strings.Join(grew, "\n"), grown)
 }
 
 func (w *world) growth(try int) (grew []string) {
@@ -99,7 +124,18 @@ func (w *world) growth(try int) (grew []string) {
 		was, is := few[op], many[op]
 		text := fmt.Sprintf("%s: %s with %d other instances in the service, %s with %d", op, was.Spent, fewOthers, is.Spent, others)
 		w.Log(text)
-		if is.exceeds(was.Spent, w.h.bytesOfEach(op)*others*is.questions) {
+		allowed := w.h.bytesOfEach(op) * others * is.questions
+		cpu := noisyCPU + time.Duration(is.shared*others)*lookedAt
+		if is.exceeds(was.Spent, allowed, cpu) {
+			grew = append(grew, text)
+		}
+		if is.bare == nil {
+			continue
+		}
+		text = fmt.Sprintf("%s: %s of the server's CPU with %d other instances in the service, %s for bare requests",
+			op, is.Server, others, *is.bare)
+		w.Log(text)
+		if allowed == 0 && over(is.Server, *is.bare, cpu) {
 			grew = append(grew, text)
 		}
 	}
@@ -111,42 +147,92 @@ func (w *world) costs(others, try int) map[operation]cost {
 	w.Helper()
 	service := fmt.Sprintf("%s-%d-%d", w.service, others, try)
 	var all []registry.Instance
-	for _, in := range w.pods(others + measured) {
+	for _, in := range w.pods(others + 2*measured) {
 		in.Service, in.UID = service, in.UID+service
 		all = append(all, in)
 	}
-	mine := all[others:]
+	mine, bares := all[others:others+measured], all[others+measured:]
 	w.fill(all[:others])
 	d, spent := w.h.Metered(w.TB, w.cluster)
 	w.opened(d)
 	if lister, lists := d.(registry.Lister); lists {
 		w.read(lister.List, w.cluster)
 	}
-	costs := map[operation]cost{}
-	measure := func(mine []registry.Instance, ops ...operation) {
-		for _, op := range ops {
-			before, questions := spent(), len(mine)
-			if op == opGet || strings.HasPrefix(string(op), "AppEntries") { // as after a cut, and in a rollout: what one finds out is for all
-				w.atOnce(len(mine), func(i int) error { return w.callErr(op, d, mine[i]) })
-				questions = min(questions, questionsOfMany)
-			} else {
-				w.must(op, d, mine...)
-			}
-			costs[op] = cost{costs[op].plus(spent(), before), costs[op].questions + questions}
-		}
-	}
 	ops := []operation{opRegister, opGet, opProbe, opFailOver, opGet, opRegister, opDeregister, opGet}
 	ops = slices.DeleteFunc(ops, func(op operation) bool { return !slices.Contains(operations(d), op) })
 	w.must(ops[0], d, mine[0]) // connects, and makes what the service needs
-	measure(mine, ops...)
+	began := time.Now()
+	w.must(ops[0], d, mine[0])
+	m := &meter{world: w, d: d, spent: spent, together: time.Since(began) > waits, costs: map[operation]cost{}}
+	m.measure(mine, ops...)
+	if w.h.Bare != nil && spent().Server > 0 {
+		m.bare(bares, ops)
+	}
 	if w.has[isSteerer] && w.h.App != nil && w.h.bytesOfEach(opAppGet) >= 0 {
 		mine = mine[:steered]
 		for _, at := range mine {
 			w.app(d, at).Register()
 		}
-		measure(mine, opAppGet, opAppFailOver, opAppGet, opAppRegister)
+		m.measure(mine, opAppGet, opAppFailOver, opAppGet, opAppRegister)
 	}
-	return costs
+	return m.costs
+}
+
+// meter measures a driver's calls.
+type meter struct {
+	*world
+
+	d     registry.Registry
+	spent func() Spent
+	// together: all calls are made at the same time, and not only the calls that can share a question.
+	together bool
+	costs    map[operation]cost
+}
+
+func (m *meter) measure(mine []registry.Instance, ops ...operation) {
+	m.Helper()
+	for _, op := range ops {
+		before, questions, shared := m.spent(), len(mine), 0
+		if op == opGet || strings.HasPrefix(string(op), "AppEntries") { // as after a cut, and in a rollout: what one finds out is for all
+			questions = min(questions, questionsOfMany)
+			shared = questions
+		}
+		if shared > 0 || m.together {
+			m.atOnce(len(mine), func(i int) error { return m.callErr(op, m.d, mine[i]) })
+		} else {
+			m.must(op, m.d, mine...)
+		}
+		was := m.costs[op]
+		m.costs[op] = cost{Spent: was.plus(m.spent(), before), questions: was.questions + questions, shared: was.shared + shared}
+	}
+}
+
+// bare makes the same calls as plain requests, for other pods.
+func (m *meter) bare(pods []registry.Instance, ops []operation) {
+	m.Helper()
+	calls := m.h.Bare(m.TB).calls()
+	if err := calls[opRegister](m.Context(), pods[0]); err != nil { // connects
+		m.Fatalf("a bare Register: %v", err)
+	}
+	for _, op := range ops {
+		call := calls[op]
+		if call == nil {
+			continue
+		}
+		before := m.spent().Server
+		for _, in := range pods {
+			if err := call(m.Context(), in); err != nil {
+				m.Fatalf("a bare %s of %s: %v", op, show(in), err)
+			}
+		}
+		is := m.costs[op]
+		took := m.spent().Server - before
+		if is.bare != nil {
+			took += *is.bare
+		}
+		is.bare = &took
+		m.costs[op] = is
+	}
 }
 
 // bytesOfEach is what the harness allows the operation.

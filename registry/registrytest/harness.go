@@ -47,6 +47,9 @@ type Harness struct {
 	// that steers an application. It is for a registry that can't be asked for less. Calls that are made together share that.
 	// AppEntries() is not metered with -1: no application can have an entry next to Rollcall's in a service.
 	CostGrows map[string]int
+	// Bare returns the calls as plain requests, which cost the server no more of its CPU than they must. It is asked for only if Metered tells
+	// of the server's CPU.
+	Bare func(t testing.TB) Bare
 	// Others is how many other instances are in the large service in which calls are metered; 0 means 200.
 	Others int
 

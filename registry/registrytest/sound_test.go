@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -42,10 +40,8 @@ type store struct {
 	answers map[string]answer         // by cluster
 	foreign map[string]registry.Entry // by ID
 
-	// What applications have registered for Rollcall to steer. That a place is out of rotation is kept apart from the entries, as
-	// Nacos does, so it can outlive them; that a single entry is out ends when that is written again.
-	entries map[string]appEntry // by the host of each
-	out     map[string]bool     // by placeOf, or by host
+	// apps is what applications have registered for Rollcall to steer.
+	apps fakeregistry.Apps
 
 	// shared is what all processes of a broken driver know.
 	shared sync.Map
@@ -63,18 +59,13 @@ type answer struct {
 	from    time.Time
 }
 
-type appEntry struct {
-	at      registry.Instance
-	version int
-}
-
 func placeOf(in registry.Instance) string { return in.Service + " " + in.Endpoint() }
 
 func newStore(t testing.TB) *store {
 	t.Helper()
 	return &store{
 		wrong: errors.New("connection refused"), kept: fakeregistry.Memory(t.Context()), expires: map[registered]time.Time{},
-		answers: map[string]answer{}, foreign: map[string]registry.Entry{}, entries: map[string]appEntry{}, out: map[string]bool{},
+		answers: map[string]answer{}, foreign: map[string]registry.Entry{},
 	}
 }
 
@@ -284,118 +275,33 @@ func find(ctx context.Context, b registry.Lister, in registry.Instance) (registr
 type steering struct{ sound }
 
 func (s steering) Register(ctx context.Context, in registry.Instance) error {
-	return s.call(ctx, "AppRegister", in, func(context.Context) error {
-		if len(s.hosts(in)) == 0 {
-			err := registry.NotRegistered(fmt.Errorf("no application has registered %s", placeOf(in)))
-			return registry.OtherNames(err, s.otherNames(in)...)
-		}
-		delete(s.out, placeOf(in))
-		for _, host := range s.hosts(in) {
-			delete(s.out, host)
-		}
-		return s.several(in)
-	})
+	return s.call(ctx, "AppRegister", in, func(ctx context.Context) error { return s.apps.Register(ctx, in) })
 }
 
 func (s steering) FailOver(ctx context.Context, in registry.Instance) error {
-	return s.call(ctx, "AppFailOver", in, func(context.Context) error { return s.takePlaceOut(in) })
-}
-
-// takePlaceOut takes out what is there. The caller holds the lock.
-func (s steering) takePlaceOut(in registry.Instance) error {
-	if len(s.hosts(in)) > 0 {
-		s.out[placeOf(in)] = true
-	}
-	return s.several(in)
-}
-
-// several says which hosts have an entry at the place, where they are more than one. The caller holds the lock.
-func (s steering) several(in registry.Instance) error {
-	if hosts := s.hosts(in); len(hosts) > 1 {
-		return registry.SeveralEntries(fmt.Errorf("there are %q", hosts))
-	}
-	return nil
-}
-
-// otherNames are those under which the address and port are registered. The caller holds the lock.
-func (s *store) otherNames(in registry.Instance) (names []string) {
-	for _, e := range s.entries {
-		if e.at.Endpoint() == in.Endpoint() {
-			names = append(names, e.at.Service)
-		}
-	}
-	return names
+	return s.call(ctx, "AppFailOver", in, func(ctx context.Context) error { return s.apps.FailOver(ctx, in) })
 }
 
 func (s steering) Deregister(ctx context.Context, in registry.Instance) error {
-	return s.call(ctx, "AppDeregister", in, func(context.Context) error {
-		delete(s.out, placeOf(in))
-		return s.takePlaceOut(in)
-	})
+	return s.call(ctx, "AppDeregister", in, func(ctx context.Context) error { return s.apps.Deregister(ctx, in) })
 }
 
 func (s steering) Get(ctx context.Context, in registry.Instance) (state registry.State, err error) {
-	err = s.ask(ctx, func() error {
-		switch hosts := s.hosts(in); {
-		case len(hosts) == 0:
-			state = registry.Absent
-		case slices.ContainsFunc(hosts, s.isGiven):
-			state = registry.InService
-		default:
-			state = registry.OutOfService
-		}
-		return nil
+	err = s.ask(ctx, func() (err error) {
+		state, err = s.apps.Get(ctx, in)
+		return err
 	})
 	return state, err
 }
 
-// takeOut takes out so many single entries, at most, until they are renewed.
-func (s steering) takeOut(ctx context.Context, in registry.Instance, most int) error {
-	return s.ask(ctx, func() error {
-		hosts := s.hosts(in)
-		for _, host := range hosts[:min(most, len(hosts))] {
-			s.out[host] = true
-		}
-		return nil
-	})
-}
-
-// hosts returns those that have an entry at the instance's place. The caller holds the lock.
-func (s *store) hosts(in registry.Instance) []string {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.entries)), func(host string) bool {
-		return placeOf(s.entries[host].at) != placeOf(in)
-	})
-}
-
-func (s *store) isGiven(host string) bool { return !s.out[host] && !s.out[placeOf(s.entries[host].at)] }
-
 // appClient is the client of one application.
-type appClient struct {
-	*store
-
-	at registry.Instance
-}
-
-func (c appClient) host() string { return c.at.Pod + " " + placeOf(c.at) }
-
-func (c appClient) Register() {
-	c.set(func() {
-		c.entries[c.host()] = appEntry{at: c.at, version: 1}
-		delete(c.out, c.host())
-	})
-}
+type appClient struct{ fakeregistry.App }
 
 func (c appClient) Renew() { c.Register() }
 
-func (c appClient) Deregister() { c.set(func() { delete(c.entries, c.host()) }) }
-
-func (c appClient) Look() (given bool, entry string) {
-	c.set(func() {
-		if e, known := c.entries[c.host()]; known {
-			given, entry = c.isGiven(c.host()), fmt.Sprintf("%+v", e)
-		}
-	})
-	return given, entry
+func (s *store) app(_ testing.TB, at registry.Instance) registrytest.App {
+	at.Tags = []string{"its own"}
+	return appClient{fakeregistry.App{Apps: &s.apps, At: at, Writer: at.Pod}}
 }
 
 func (s *store) set(change func()) {
@@ -436,7 +342,7 @@ func (s *store) harness(wrap func(sound) registry.Registry) registrytest.Harness
 		Copy: func(_ testing.TB, of registry.Instance) func() {
 			return s.adds("copy "+placeOf(of), registry.Entry{Instance: of, State: registry.Foreign, ID: "copy"})
 		},
-		App:              func(_ testing.TB, at registry.Instance) registrytest.App { return appClient{s, at} },
+		App:              s.app,
 		Unreachable:      failing(errors.New("connection refused")),
 		Refusing:         failing(registry.Terminal(errors.New("frozen"))),
 		LoginPage:        failing(errors.New("decoding the answer: <html>")),
@@ -448,7 +354,8 @@ func (s *store) harness(wrap func(sound) registry.Registry) registrytest.Harness
 			})
 		},
 		LosingAnswers: losing(s, cutError{errors.New("connection reset")}),
-		Metered:       metered(s, 0, 0),
+		Metered:       metered(s, 0, 0, 0),
+		Bare:          func(testing.TB) registrytest.Bare { return bareCalls() },
 		Failing: func(testing.TB) (registry.Registry, func() int) {
 			var attempts atomic.Int64
 			d := process(longLease, func(context.Context) error {
@@ -519,11 +426,22 @@ func (d *losingDriver) Register(ctx context.Context, in registry.Instance) error
 }
 
 // metered makes drivers whose every call costs a request of 500 bytes, and some for each entry of the service.
-func metered(s *store, removing, steers int64) func(testing.TB, string) (registry.Registry, func() registrytest.Spent) {
+// bareCalls cost nothing.
+func bareCalls() registrytest.Bare {
+	call := func(context.Context, registry.Instance) error { return nil }
+	return registrytest.Bare{Register: call, Deregister: call}
+}
+
+// metered is of a driver that reads bytes for each entry when it removes or steers one, and takes CPU of the server for each time.
+func metered(
+	s *store, removing, steers int64, takes time.Duration,
+) func(testing.TB, string) (registry.Registry, func() registrytest.Spent) {
 	return func(_ testing.TB, cluster string) (registry.Registry, func() registrytest.Spent) {
 		d := &meteredDriver{sound: sound{store: s, lease: longLease}, removing: removing, steers: steers, cluster: cluster}
 		return d, func() registrytest.Spent {
-			return registrytest.Spent{Bytes: d.bytes.Load(), Requests: d.requests.Load()}
+			requests := d.requests.Load()
+			const started = time.Second
+			return registrytest.Spent{Bytes: d.bytes.Load(), Requests: requests, Server: started + time.Duration(requests)*takes}
 		}
 	}
 }

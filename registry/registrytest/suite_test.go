@@ -1,7 +1,6 @@
 package registrytest_test
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -119,10 +118,7 @@ func TestRestartsComeFirst(t *testing.T) {
 func TestWhatHasNoPlaceIsLeftOut(t *testing.T) {
 	t.Parallel()
 	leavesOut := func(d sound) registry.Registry {
-		return d.brokenBy(given("Register", func(_ context.Context, _ sound, in registry.Instance) registry.Instance {
-			in.Weight, in.Zone, in.Tags, in.Metadata = 0, "", nil, nil
-			return in
-		}))
+		return d.brokenBy(changed("Register", func(in *registry.Instance) { in.Weight, in.Zone, in.Tags, in.Metadata = 0, "", nil, nil }))
 	}
 	type row struct {
 		wrap func(sound) registry.Registry

@@ -1,7 +1,6 @@
 package zookeeper
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -51,15 +50,9 @@ func TestPaths(t *testing.T) {
 		"chroot":         {newTree("/a/b", "/c/d"), "/a/b/c/d", "/a/b/c/d/web/rollcall-[fd00::1]:80", []string{"/a/b/c", "/a/b/c/d", "/a/b/c/d/web"}},
 		"root of chroot": {newTree("/a", "/"), "/a", "/a/web/rollcall-[fd00::1]:80", []string{"/a/web"}},
 	} {
-		if got := tc.tree.folder(); got != tc.folder {
-			t.Errorf("%s: folder is %s, want %s", name, got, tc.folder)
-		}
-		if got := tc.tree.entry(in); got != tc.entry {
-			t.Errorf("%s: entry is %s, want %s", name, got, tc.entry)
-		}
-		if diff := cmp.Diff(tc.parents, tc.tree.parents("web")); diff != "" {
-			t.Errorf("%s: parents (-want +got):\n%s", name, diff)
-		}
+		expect.Equal(t, tc.folder, tc.tree.folder(), "%s: folder", name)
+		expect.Equal(t, tc.entry, tc.tree.entry(in), "%s: entry", name)
+		expect.Equal(t, tc.parents, tc.tree.parents("web"), "%s: parents", name)
 	}
 }
 
@@ -159,9 +152,7 @@ func TestEncode(t *testing.T) {
 	}, func(t *testing.T, tc row) {
 		raw, err := tc.opts.encode(sample(), tc.state, 7)
 		expect.NoError(t, err)
-		if diff := cmp.Diff(tc.want, string(raw)); diff != "" {
-			t.Errorf("the entry (-want +got):\n%s", diff)
-		}
+		expect.Equal(t, tc.want, string(raw), "the entry")
 		got, at, ours := decode("web", "rollcall-10.0.0.1:8080", raw)
 		want := registry.Entry{Instance: sample(), State: tc.state}
 		if diff := cmp.Diff(want, got); diff != "" || at != 7 || !ours {
@@ -240,9 +231,7 @@ func TestWhatIsForeign(t *testing.T) {
 			at := registry.Instance{Service: "web", Address: "10.0.0.1", Port: port}
 			want = append(want, registry.Entry{Instance: at, State: registry.Foreign})
 		}
-		if diff := cmp.Diff(want, decodeForeign("web", "app", "prod", []byte(tc.raw))); diff != "" {
-			t.Errorf("%s: -want +got:\n%s\nreason: %s", name, diff, tc.reason)
-		}
+		expect.Equal(t, want, decodeForeign("web", "app", "prod", []byte(tc.raw)), "%s: %s", name, tc.reason)
 	}
 }
 
@@ -429,8 +418,7 @@ func TestSessionOutlivesAFailedWrite(t *testing.T) {
 			time.Sleep(time.Minute) // the client wants to tell a server
 		}()
 		ask := func() error {
-			ctx, cancel := context.WithTimeout(t.Context(), timeout)
-			defer cancel()
+			ctx := drivertest.Within(t, timeout)
 			_, err := s.exists(ctx, "/services")
 			return err
 		}
@@ -443,8 +431,6 @@ func TestSessionOutlivesAFailedWrite(t *testing.T) {
 		_ = ask() // the client drops it with the second connection, or sends it over the third
 		synctest.Wait()
 		expect.NoError(t, ask())
-		if connections != 3 {
-			t.Errorf("%d connections, want 3, of which the second fails", connections)
-		}
+		expect.Equal(t, 3, connections, "connections, of which the second fails")
 	})
 }

@@ -23,8 +23,6 @@ type Options struct {
 	// ACL chooses who may write what Rollcall creates: creator (Rollcall's user in ZooKeeper; the world may read) or open (the world).
 	// Default: creator with auth.username, else open.
 	ACL string `json:"acl"`
-	// TLS turns on TLS with the system's authorities. Any file under tls turns it on too. Default: false.
-	TLS bool `json:"tls"`
 }
 
 // The values of the options.
@@ -53,9 +51,7 @@ func readOptions(cfg registry.Config) (Options, error) {
 	if cfg.Auth.Username != "" {
 		opts.ACL = aclCreator
 	}
-	decoded := driverkit.DecodeOptions(cfg, &opts)
-	opts.TLS = opts.TLS || cfg.TLS.Given()
-	return opts, errors.Join(decoded, opts.check())
+	return opts, errors.Join(driverkit.DecodeOptions(cfg, &opts), opts.check())
 }
 
 func (o Options) check() error {

@@ -50,7 +50,7 @@ func New(ctx context.Context, cfg registry.Config) (registry.Registry, error) {
 	if err := errors.Join(endpointErr, optionsErr, digestErr, filesErr); err != nil {
 		return nil, err
 	}
-	if !opts.TLS {
+	if !cfg.TLS.Given() {
 		tlsConfig = nil
 	}
 	s, err := newSession(ctx, settings{

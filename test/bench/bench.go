@@ -56,9 +56,9 @@ type bench struct {
 
 // sample is what is counted at one moment, of the managers together where there are several.
 type sample struct {
-	own, api, etcd        time.Duration
-	resident              float64
-	writes, calls, listed int
+	own, api, etcd time.Duration
+	resident       float64
+	writes, calls  int
 }
 
 func (b *bench) sample(p *process.Process) (s sample, err error) {
@@ -82,7 +82,7 @@ func (b *bench) sample(p *process.Process) (s sample, err error) {
 		}
 		*of.into += took
 	}
-	s.writes, s.calls, s.listed = b.load.written(), int(b.registry.changes.Load()), int(b.registry.lists.Load())
+	s.writes, s.calls = b.load.written(), int(b.registry.changes.Load())
 	return s, nil
 }
 
@@ -93,19 +93,20 @@ func (b *bench) note(o observation) {
 	b.say("%s", o)
 }
 
-// rounds has all take turns.
+// rounds has all take turns, every second time in the opposite order: whoever comes later in a round finds warmer servers.
 func (b *bench) rounds(ctx context.Context) error {
-	all := []string{theFloor, theRecipe, theRollcall}
+	all, rounds := []string{theFloor, theRecipe, theRollcall}, b.sizes.rounds
 	if b.before != "" {
-		all = append(all, theBefore)
+		all, rounds = append(all, theBefore), max(rounds, 2)
 	}
-	for round := range b.sizes.rounds {
-		b.say("round %d of %d", round+1, b.sizes.rounds)
-		for i := range all {
-			if err := b.turn(ctx, round, all[(round+i)%len(all)]); err != nil {
+	for round := range rounds {
+		b.say("round %d of %d", round+1, rounds)
+		for _, who := range all {
+			if err := b.turn(ctx, round, who); err != nil {
 				return err
 			}
 		}
+		slices.Reverse(all)
 	}
 	return nil
 }

@@ -29,9 +29,7 @@ func TestAWaveEndsWithTheLastFlip(t *testing.T) {
 	l.saw(podIn(appspub.LifecycleStateNormal, set), false)
 	w, err := l.wave(t.Context(), 1, appspub.LifecycleStatePreparingUpdate, func() error {
 		l.saw(podIn(appspub.LifecycleStatePreparingUpdate, set), false)
-		if l.waves[goal{state: appspub.LifecycleStatePreparingUpdate}].left != 1 {
-			t.Error("a pod whose hook is not flipped ended the wave")
-		}
+		expect.Equal(t, 1, l.waves[goal{state: appspub.LifecycleStatePreparingUpdate}].left, "a pod whose hook is not flipped ended the wave")
 		<-time.After(time.Millisecond)
 		l.saw(podIn(appspub.LifecycleStatePreparingUpdate, notSet), false)
 		l.saw(podIn(appspub.LifecycleStatePreparingUpdate, notSet), false)
@@ -61,9 +59,7 @@ func TestFlipped(t *testing.T) {
 		{"the hook is asserted", appspub.LifecycleStateUpdated, set, true},
 		{"the hook holds the deletion", appspub.LifecycleStatePreparingDelete, set, false},
 	} {
-		if got := flipped(podIn(tc.state, tc.inPlace)); got != tc.want {
-			t.Errorf("%s: %s with %q is flipped: %t", tc.reason, tc.state, tc.inPlace, got)
-		}
+		expect.Equal(t, tc.want, flipped(podIn(tc.state, tc.inPlace)), "%s: %s with %q is flipped", tc.reason, tc.state, tc.inPlace)
 	}
 }
 
@@ -72,21 +68,17 @@ func TestFlipped(t *testing.T) {
 func TestPageHasTheRun(t *testing.T) {
 	t.Parallel()
 	const docs = "../../docs/"
-	var run, earlier results // of the peer: its module can't be had any more
-	for file, into := range map[string]*results{"results.json": &run, "peer.json": &earlier} {
-		encoded, err := os.ReadFile(docs + "performance/" + file)
-		expect.NoError(t, err)
-		expect.NoError(t, json.Unmarshal(encoded, into))
-	}
+	encoded, err := os.ReadFile(docs + "performance/results.json")
+	expect.NoError(t, err)
+	var run results
+	expect.NoError(t, json.Unmarshal(encoded, &run))
 	page, err := os.ReadFile(docs + "performance.md")
 	expect.NoError(t, err)
 	s, err := sizesOf(run.Sizes)
 	expect.NoError(t, err)
 	all := observations(run.Observations)
-	for _, rows := range [][][]string{all.table(s, all.exponent()), observations(earlier.Observations).besidePeer(s)} {
-		if table := markdown(rows); !strings.Contains(string(page), "\n\n"+table+"\n") {
-			t.Errorf("docs/performance.md has not this table of docs/performance:\n\n%s", table)
-		}
+	if table := markdown(all.table(s, all.exponent())); !strings.Contains(string(page), "\n\n"+table+"\n") {
+		t.Errorf("docs/performance.md has not this table of docs/performance:\n\n%s", table)
 	}
 	dir := t.TempDir()
 	expect.NoError(t, all.plot(s, all.exponent(), dir))
@@ -105,8 +97,8 @@ func TestPageHasTheRun(t *testing.T) {
 	if table := markdown(append(all, another).table(s, 0)); !strings.Contains(table, "| before ") || !strings.Contains(table, "| 77 ") {
 		t.Errorf("another build takes part, and has no column:\n%s", table)
 	}
-	if none := (observations{}); len(none.table(s, 0)) != 1 || none.besidePeer(s) != nil {
-		t.Errorf("nothing was measured, and shown is %v", none.table(s, 0))
+	if none := (observations{}).table(s, 0); len(none) != 1 {
+		t.Errorf("nothing was measured, and shown is %v", none)
 	}
 }
 
@@ -127,4 +119,11 @@ func TestTableOfTheCut(t *testing.T) {
 	}
 	want := []string{"etcd", "84 (84–84)", "13 (12–14)", "28 (20–36)", "40 (40–40)", "0.7 (0.5–0.9)", "45 (30–60)", "30 (30–30)", "1.5 (1–2)"}
 	expect.Equal(t, want, all.cut(s)[1], "the row")
+}
+
+func TestWhatIsPossibleHasOneCall(t *testing.T) {
+	t.Parallel()
+	s := storm{delay: 500 * time.Millisecond, pods: 300}
+	all := observations{{Case: s.String(), Who: theFloor, Values: map[string]float64{rate: 300}}}
+	expect.Equal(t, []float64{200}, all.possible(s), "300 pods take the floor 1 s, and a call of 0.5 s more")
 }

@@ -130,17 +130,23 @@ func (b *bench) growWithConsul(ctx context.Context) error {
 		return err
 	}
 	defer server.Stop()
-	driver, url := b.driver, b.registryURL
-	defer func() { b.driver, b.registryURL, b.inService, b.suffix = driver, url, b.registry.inService, "" }()
-	b.driver, b.registryURL, b.suffix = "consul", server.URL, " on consul"
-	b.inService = func(ctx context.Context) (n int) {
+	defer b.turnTo("consul", server.URL, " on consul", func(ctx context.Context) (n int) {
 		for i := range serviceCount {
 			given, _ := read.Given(ctx, read.Consul(server.URL, serviceName(i, serviceCount)))
 			n += len(given)
 		}
 		return n
-	}
+	})()
 	return b.grow(ctx)
+}
+
+// turnTo has another registry, whose cases end with the suffix, until back is called.
+func (b *bench) turnTo(driver, url, suffix string, inService func(context.Context) int) (back func()) {
+	formerDriver, formerURL := b.driver, b.registryURL
+	b.driver, b.registryURL, b.inService, b.suffix = driver, url, inService, suffix
+	return func() {
+		b.driver, b.registryURL, b.inService, b.suffix = formerDriver, formerURL, b.registry.inService, ""
+	}
 }
 
 func sized(name string, pods int) string { return name + " " + strconv.Itoa(pods) }

@@ -17,16 +17,15 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
 
-// Who is measured. batching is Rollcall with a registry that takes batches, and before is another build of Rollcall, in the rounds. The
-// peer is KusionStack's resourceconsist, which has as many workers as Rollcall where it is wide.
+// Who is measured. batching is Rollcall with a registry that takes batches, and before is another build of Rollcall, in the rounds.
 const (
 	theFloor    = "floor"
 	theRecipe   = "recipe"
 	theRollcall = "rollcall"
 	theBatching = "batching"
 	theBefore   = "before"
-	thePeer     = "resourceconsist"
-	theWidePeer = thePeer + "-wide"
+	// thePossible is drawn beside them: the floor, whose pods all wait for one more call of the registry.
+	thePossible = "possible"
 )
 
 const readyLine = "ready"
@@ -58,7 +57,6 @@ type stage struct {
 	dir         string
 	launcher    *process.Launcher
 	account     *rest.Config // the rights of the ServiceAccount that ships
-	admin       *rest.Config // the peer's, which writes what Rollcall has no right to
 	driver      string       // Rollcall's, for the registry
 	registryURL string
 	before      string // the path of another build, if any
@@ -74,13 +72,7 @@ func (s *stage) start(ctx context.Context, who string, flags ...string) (*proces
 	dir := filepath.Join(s.dir, fmt.Sprintf("%s-%d", who, s.started))
 	switch who {
 	case theFloor, theRecipe:
-		self, err := os.Executable()
-		if err != nil {
-			return nil, fmt.Errorf("finding this program: %w", err)
-		}
-		return s.startChild(ctx, who, dir, self, s.account)
-	case thePeer, theWidePeer:
-		return s.startChild(ctx, who, dir, filepath.Join(s.dir, thePeer), s.admin)
+		return s.startChild(ctx, who, dir)
 	}
 	path := filepath.Join(s.dir, theRollcall)
 	if who == theBefore {
@@ -101,15 +93,20 @@ func (s *stage) start(ctx context.Context, who string, flags ...string) (*proces
 	return m.Process(), m.AwaitReady(ctx)
 }
 
-func (s *stage) startChild(ctx context.Context, who, dir, path string, rights *rest.Config) (*process.Process, error) {
+// startChild starts this program again.
+func (s *stage) startChild(ctx context.Context, who, dir string) (*process.Process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding this program: %w", err)
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("creating the folder of %s: %w", who, err)
 	}
 	kubeconfig := filepath.Join(dir, "kubeconfig")
-	if err := account.WriteKubeconfig(kubeconfig, rights); err != nil {
+	if err := account.WriteKubeconfig(kubeconfig, s.account); err != nil {
 		return nil, err
 	}
-	p, err := process.Start(s.launcher, dir, process.Command{Name: who, Path: path, Args: []string{who, kubeconfig, s.registryURL}})
+	p, err := process.Start(s.launcher, dir, process.Command{Name: who, Path: self, Args: []string{who, kubeconfig, s.registryURL}})
 	if err != nil {
 		return nil, err
 	}

@@ -28,8 +28,6 @@ const (
 // cut has a registry answer nothing while pods of a large service register, and measures how long after the answers return all of them are
 // known to be in, and how fast the pods of another service register meanwhile.
 func (b *bench) cut(ctx context.Context) error {
-	driver, registryURL := b.driver, b.registryURL
-	defer func() { b.driver, b.registryURL, b.inService, b.suffix = driver, registryURL, b.registry.inService, "" }()
 	for _, driver := range cutDrivers() {
 		if err := b.cutAt(ctx, driver); err != nil {
 			return fmt.Errorf("cutting %s: %w", driver, err)
@@ -44,8 +42,9 @@ func (b *bench) cutAt(ctx context.Context, driver string) error {
 	if err := at.start(ctx); err != nil {
 		return err
 	}
-	b.driver, b.registryURL, b.suffix = at.driver, at.url, " "+at.driver
-	b.inService = func(ctx context.Context) int { return at.given(ctx, largeService) + at.given(ctx, otherService) }
+	defer b.turnTo(at.driver, at.url, " "+at.driver, func(ctx context.Context) int {
+		return at.given(ctx, largeService) + at.given(ctx, otherService)
+	})()
 	return b.with(ctx, theRollcall, nil, func(p *process.Process) error {
 		all := b.inLarge + b.inOther
 		if err := b.populateOf(ctx, theRollcall, 0, all, b.serviceOf); err != nil {

@@ -13,9 +13,6 @@
 //	recipe    the guide's four cases with controller-runtime's defaults, 3 workers
 //	rollcall  the manager that ships, with its defaults and no drain
 //
-// A fourth is measured beside Rollcall alone, in putting pods in service and out of it: KusionStack's resourceconsist, which is
-// built of the module in the folder peer. Where its modules can't be downloaded, that part says so and is left out.
-//
 // One part has real servers, of etcd, Consul, ZooKeeper and Nacos: it cuts the network to them while pods join a large service, and
 // measures how long that stays unknown, and how fast the pods of another service register meanwhile.
 //

@@ -100,7 +100,6 @@ func (b *bench) open(ctx context.Context) (stop func(), err error) {
 	if b.account, err = account.Install(ctx, b.cluster.Config()); err != nil {
 		return stop, err
 	}
-	b.admin = b.cluster.Config()
 	b.registry = startRegistry(ctx)
 	b.driver, b.registryURL, b.inService = "http", b.registry.URL, b.registry.inService
 	b.load = &load{

@@ -33,8 +33,19 @@ type theme struct {
 
 func themes() []theme {
 	return []theme{
-		{"light", "#ffffff", "#1f2328", "#d1d9e0", map[string]string{theFloor: "#6e7781", theRecipe: "#bc4c00", theRollcall: "#0969da"}},
-		{"dark", "#0d1117", "#e6edf3", "#30363d", map[string]string{theFloor: "#8b949e", theRecipe: "#f0883e", theRollcall: "#58a6ff"}},
+		{"light", "#ffffff", "#1f2328", "#d1d9e0", map[string]string{
+			theFloor: "#6e7781", theRecipe: "#bc4c00", theRollcall: "#0969da", thePossible: "#8250df",
+		}},
+		{"dark", "#0d1117", "#e6edf3", "#30363d", map[string]string{
+			theFloor: "#8b949e", theRecipe: "#f0883e", theRollcall: "#58a6ff", thePossible: "#d2a8ff",
+		}},
+	}
+}
+
+// legends are the contestants' names for a stranger.
+func legends() map[string]string {
+	return map[string]string{
+		theFloor: "floor: no registry", theRecipe: "recipe of OpenKruise", theRollcall: "Rollcall", thePossible: "possible: floor + 1 call",
 	}
 }
 
@@ -84,8 +95,8 @@ func (c chart) draw(t theme) string {
 	legend := plotLeft
 	for _, s := range c.series {
 		fmt.Fprintf(&b, `<rect x="%.1f" y="44" width="14" height="4" fill="%s"/>`+"\n", legend, t.colors[s.name])
-		text(legend+20, 51, "start", "", s.name)
-		legend += 44 + 8*float64(len(s.name))
+		text(legend+20, 51, "start", "", legends()[s.name])
+		legend += 44 + 7*float64(len(legends()[s.name]))
 	}
 	y := c.yAxis()
 	for _, tick := range y.ticks {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,41 +26,13 @@ type registryServer struct {
 	serves atomic.Pointer[backend]
 	// changes counts calls that change something, a batch as one, and lists those that list.
 	changes, lists, underWay atomic.Int64
-	// first is when each pod was registered first, and when it was taken out first.
-	first sync.Map
 }
 
-// change is one of a pod, in or out.
-type change struct {
-	pod string
-	in  bool
-}
-
-// backend writes down when each pod came in and went out first.
+// backend is what the registry holds, and what answers for it.
 type backend struct {
 	*memory.Registry
 
-	first   *sync.Map
 	handler http.Handler
-}
-
-func (b *backend) Register(ctx context.Context, in registry.Instance) error {
-	return b.note(in, true, b.Registry.Register(ctx, in))
-}
-
-func (b *backend) FailOver(ctx context.Context, in registry.Instance) error {
-	return b.note(in, false, b.Registry.FailOver(ctx, in))
-}
-
-func (b *backend) Deregister(ctx context.Context, in registry.Instance) error {
-	return b.note(in, false, b.Registry.Deregister(ctx, in))
-}
-
-func (b *backend) note(in registry.Instance, isIn bool, err error) error {
-	if err == nil {
-		b.first.LoadOrStore(change{in.Pod, isIn}, time.Now())
-	}
-	return err
 }
 
 func startRegistry(ctx context.Context) *registryServer {
@@ -73,14 +44,12 @@ func startRegistry(ctx context.Context) *registryServer {
 
 // reset forgets everything. The server takes batches from now on, or single changes only.
 func (s *registryServer) reset(ctx context.Context, batches bool) {
-	s.first.Clear()
 	opts := httpserver.Options{}
 	if batches {
 		opts.BatchLimit = batchLimit
 	}
-	b := &backend{Registry: fakeregistry.Memory(ctx), first: &s.first}
-	b.handler = httpserver.New(b, opts)
-	s.serves.Store(b)
+	entries := fakeregistry.Memory(ctx)
+	s.serves.Store(&backend{entries, httpserver.New(entries, opts)})
 }
 
 func (s *registryServer) setDelay(d time.Duration) { s.delay.Store(int64(d)) }

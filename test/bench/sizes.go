@@ -20,11 +20,8 @@ const (
 	batchCase   = "batches"
 	managerCase = "managers"
 	idleCase    = "idle"
-	peerCase    = "registry's half"
 
 	large = "large"
-
-	pacedPeerCase = peerCase + ", " + pacedCase
 )
 
 // mostRounds are those of a part that takes minutes for each.
@@ -39,7 +36,7 @@ type part struct {
 func (b *bench) parts(only string) ([]part, error) {
 	all := []part{
 		{"rounds", b.rounds}, {"foreign", b.foreignPods}, {"batches", b.batches}, {"managers", b.managers},
-		{"profile", b.profile}, {"growth", b.grow}, {"cut", b.cut}, {"peer", b.besidePeer},
+		{"profile", b.profile}, {"growth", b.grow}, {"cut", b.cut},
 	}
 	if b.name == large {
 		all = []part{{"growth", b.grow}, {"consul", b.growWithConsul}}
@@ -52,8 +49,8 @@ func (b *bench) parts(only string) ([]part, error) {
 			return []part{p}, nil
 		}
 	}
-	return nil, fmt.Errorf("PART is %q: write rounds, foreign, batches, managers, profile, growth, cut or peer, with BENCH=large growth "+
-		"or consul, or leave it out for all", only)
+	return nil, fmt.Errorf("PART is %q: write rounds, foreign, batches, managers, profile, growth or cut, with BENCH=large growth or "+
+		"consul, or leave it out for all", only)
 }
 
 // sizes are how much of everything is measured.
@@ -67,8 +64,6 @@ type sizes struct {
 	growth                         []int
 	// inLarge are the pods of the large service in the case with the cut, and inOther those of the other one.
 	inLarge, inOther int
-	// peerRounds are the rounds beside the peer.
-	peerRounds int
 	// profiled is how long the CPU is profiled.
 	profiled time.Duration
 }
@@ -104,14 +99,14 @@ func sizesOf(value string) (sizes, error) {
 				{delay: verySlowDelay, pods: 300, recipePods: 30, rounds: 2, oneService: true},
 			},
 			paced: 200, foreign: 10_000, growth: []int{100, 300, 1000, 3000, 10_000, 20_000}, restart: 10_000, batch: 1000,
-			inLarge: 10_000, inOther: 600, peerRounds: 3, profiled: 15 * time.Second,
+			inLarge: 10_000, inOther: 600, profiled: 15 * time.Second,
 		}, nil
 	case "short":
 		return sizes{
 			name: "short", rounds: 1,
 			storms: []storm{{delay: usualDelay, pods: 300}, {delay: slowDelay, pods: 200, recipePods: 60}},
 			paced:  100, foreign: 500, growth: []int{100, 300, 1000}, restart: 1000, batch: 500,
-			inLarge: 500, inOther: 300, peerRounds: 1, profiled: 5 * time.Second,
+			inLarge: 500, inOther: 300, profiled: 5 * time.Second,
 		}, nil
 	case "slow":
 		return sizes{

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"hash/fnv"
 	"math/rand/v2"
 	"time"
@@ -11,6 +9,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/checker"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 // appsRegistry is where applications register themselves, and appsBook has their entries.
@@ -99,21 +98,24 @@ func (r *registryServer) later(app *application, container string, after time.Du
 	})
 }
 
+// client is the application's client.
+func (r *registryServer) client(in registry.Instance) fakeregistry.App {
+	return fakeregistry.App{Apps: r.ownEntries, At: in}
+}
+
 // appears has an application write its entry, which is out of rotation where it was taken out before. The caller holds the lock.
 func (r *registryServer) appears(in registry.Instance) {
-	ctx, book := context.Background(), r.books[appsBook]
-	_ = book.Register(ctx, in)
-	if r.out[identityOf(appsBook, in)] {
-		_ = book.FailOver(ctx, in)
-		return
+	app := r.client(in)
+	if app.Register(); app.State() == registry.InService {
+		r.journal.Appeared(checker.KeyOf(appsBook, in), time.Now())
 	}
-	r.journal.Appeared(checker.KeyOf(appsBook, in), time.Now())
 }
 
 // vanishes has an application's entry go. The caller holds the lock.
 func (r *registryServer) vanishes(in registry.Instance) {
-	if state, err := r.books[appsBook].Get(context.Background(), in); err == nil && state != registry.Absent {
-		r.forget(context.Background(), appsBook, in)
+	if app := r.client(in); app.State() != registry.Absent {
+		app.Deregister()
+		r.journal.Wiped(checker.KeyOf(appsBook, in), time.Now())
 	}
 }
 
@@ -132,50 +134,4 @@ func (r *registryServer) loseApps(rng *rand.Rand, lasts time.Duration) (lost int
 		lost++
 	}
 	return lost
-}
-
-// appBackend is what managers do to the entries that applications wrote: they create and remove none.
-type appBackend struct{ *backend }
-
-var errNotRegistered = errors.New("no application has registered there")
-
-func (b appBackend) steer(ctx context.Context, in registry.Instance, do func(there bool) error) error {
-	return b.change(ctx, func() error {
-		state, err := b.Registry.Get(ctx, in)
-		if err != nil {
-			return err //nolint:wrapcheck // the context has ended
-		}
-		return do(state != registry.Absent)
-	})
-}
-
-func (b appBackend) Register(ctx context.Context, in registry.Instance) error {
-	return b.steer(ctx, in, func(there bool) error {
-		if !there {
-			return registry.Terminal(errNotRegistered)
-		}
-		delete(b.server.out, identityOf(appsBook, in))
-		return b.Registry.Register(ctx, in)
-	})
-}
-
-func (b appBackend) FailOver(ctx context.Context, in registry.Instance) error {
-	return b.steer(ctx, in, func(there bool) error {
-		if !there {
-			return nil
-		}
-		b.server.out[identityOf(appsBook, in)] = true
-		return b.Registry.FailOver(ctx, in)
-	})
-}
-
-func (b appBackend) Deregister(ctx context.Context, in registry.Instance) error {
-	return b.steer(ctx, in, func(there bool) error {
-		if !there {
-			delete(b.server.out, identityOf(appsBook, in))
-			return nil
-		}
-		b.server.out[identityOf(appsBook, in)] = true
-		return b.Registry.FailOver(ctx, in)
-	})
 }

@@ -30,6 +30,8 @@ func TestAppEntries(t *testing.T) {
 		}
 	}
 	call := func(o checker.Op) func() int { return func() int { return send(t, r, appsBook, o, in) } }
+	former := in
+	former.UID = "the pod before it"
 	for _, step := range []struct {
 		reason string
 		do     func() int
@@ -39,8 +41,10 @@ func TestAppEntries(t *testing.T) {
 		{"there is nothing to put back", call(checker.Register), http.StatusUnprocessableEntity, registry.Absent},
 		{"nothing is out", call(checker.FailOver), http.StatusNoContent, registry.Absent},
 		{"what was not there when it was taken out is in", app(r.appears), 0, registry.InService},
+		{"it is another pod's", func() int { return send(t, r, appsBook, checker.FailOver, former) }, http.StatusNoContent, registry.InService},
 		{"it is taken out", call(checker.FailOver), http.StatusNoContent, registry.OutOfService},
 		{"a renewal changes nothing", app(r.appears), 0, registry.OutOfService},
+		{"it is not the former pod's", func() int { return send(t, r, appsBook, checker.Deregister, former) }, http.StatusNoContent, registry.OutOfService},
 		{"the application ends", app(r.vanishes), 0, registry.Absent},
 		{"and comes back", app(r.appears), 0, registry.OutOfService},
 		{"it is put back", call(checker.Register), http.StatusNoContent, registry.InService},

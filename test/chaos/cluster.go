@@ -157,7 +157,7 @@ func newServers(ctx context.Context, of clusterKind, c registries.Cluster, betwe
 	}
 	for _, member := range c.Members() {
 		endpoint := member.Address()
-		address := hostPort(endpoint)
+		address := network.HostPort(endpoint)
 		door, err := network.Start(ctx, "127.0.0.1:0", address)
 		if err != nil {
 			s.Stop()
@@ -175,15 +175,6 @@ func newServers(ctx context.Context, of clusterKind, c registries.Cluster, betwe
 		return nil, fmt.Errorf("opening the driver of others: %w", err)
 	}
 	return s, nil
-}
-
-// hostPort is the address in an endpoint.
-func hostPort(endpoint string) string {
-	if _, rest, found := strings.Cut(endpoint, "://"); found {
-		endpoint = rest
-	}
-	address, _, _ := strings.Cut(endpoint, "/")
-	return address
 }
 
 // Stop ends the servers.

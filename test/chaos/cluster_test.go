@@ -16,10 +16,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/registry/memory"
 	"github.com/rollcall-dev/rollcall/test/harness/checker"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 	"github.com/rollcall-dev/rollcall/test/harness/lan"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 )
@@ -217,9 +216,7 @@ func TestApart(t *testing.T) {
 			t.Errorf("apart is %t: %s", got, tc.reason)
 		}
 		f.s.take(tc.from, answer{err: errors.New("no leader")})
-		if len(f.s.readings[tc.from.leads]) != 1 {
-			t.Error("an error tells nothing of what there is")
-		}
+		expect.Equal(t, 1, len(f.s.readings[tc.from.leads]), "an error tells nothing of what there is")
 	})
 }
 
@@ -292,13 +289,11 @@ func TestReadersOfACluster(t *testing.T) {
 func TestOthersInACluster(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	others, err := memory.New(t.Context(), registry.Config{})
-	expect.NoError(t, err)
-	f.s.others = others
-	book, _ := others.(registry.Lister)
+	book := fakeregistry.Memory(t.Context())
+	f.s.others = book
 	g := &game{journal: newJournal(), workloads: f.s.workloads(), world: &world{out: newOutput(io.Discard)}}
 	f.s.isForeign = g.journal.IsForeign
-	g.journal.Saw(testUID, types.NamespacedName{Name: "pod-1"}, nil, checker.Sighting{Address: "10.0.0.1", Workload: g.workloads[0].id()})
+	g.journal.Saw(testUID, types.NamespacedName{Name: "pod-1"}, nil, checker.Sighting{Version: 1, Address: "10.0.0.1", Workload: g.workloads[0].id()})
 	done, err := f.s.addForeign(t.Context(), g, action{count: 1, dice: 1})
 	expect.NoError(t, err)
 	if !done {

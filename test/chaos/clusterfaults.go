@@ -45,7 +45,7 @@ func (s *servers) play(ctx context.Context, g *game, a action) (done bool, err e
 	}
 	g.lasting.Lock()
 	defer g.lasting.Unlock()
-	g.await(ctx, func() bool { return g.managers.leader() != nil && s.open() > 0 })
+	g.await(ctx, fmt.Sprintf("a leader, and a connection for %q", a.kind), func() bool { return g.managers.leader() != nil && s.open() > 0 })
 	done, err = s.strike(ctx, a)
 	wait.Pause(ctx, faultGap)
 	return done, err
@@ -268,7 +268,7 @@ func (s *servers) killAtAnswer(ctx context.Context, g *game) (done bool, err err
 		}
 		return holds
 	}
-	g.await(ctx, held)
+	g.await(ctx, "a manager that is about to patch a pod", held)
 	victim.proxy.Fence(true)
 	if done = held() && kill(running); !done {
 		err = errNoneToHit

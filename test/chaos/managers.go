@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -58,10 +59,14 @@ type contender struct {
 
 // startManagers starts those of a game.
 func startManagers(ctx context.Context, g *game) (*managers, error) {
+	dir, err := os.MkdirTemp(g.dir, filepath.Base(g.binary)+"-") // several games may play one binary, each with logs of its own
+	if err != nil {
+		return nil, fmt.Errorf("creating a folder for the managers' logs: %w", err)
+	}
 	ctx, stop := context.WithCancel(ctx)
 	m := &managers{stop: stop}
 	for _, name := range []string{"m1", "m2"} {
-		one, err := newContender(ctx, name, g)
+		one, err := newContender(ctx, name, dir, g)
 		if err != nil {
 			m.Stop()
 			return nil, err
@@ -72,7 +77,7 @@ func startManagers(ctx context.Context, g *game) (*managers, error) {
 	return m, nil
 }
 
-func newContender(ctx context.Context, name string, g *game) (*contender, error) {
+func newContender(ctx context.Context, name, dir string, g *game) (*contender, error) {
 	proxy, err := apiproxy.Start(ctx, g.account, g.journal.PatchesOf(name))
 	if err != nil {
 		return nil, err
@@ -95,7 +100,7 @@ func newContender(ctx context.Context, name string, g *game) (*contender, error)
 		return configuration(g.registry.section(name, usual), g.plan.maxRemovals(), g.journal.Drain, g.registry.written(usual))
 	}
 	m, err := manager.New(manager.Options{
-		Name: name, Dir: filepath.Join(g.binary+".d", name), Path: g.binary, Flags: flags, Launcher: g.launcher,
+		Name: name, Dir: filepath.Join(dir, name), Path: g.binary, Flags: flags, Launcher: g.launcher,
 		Config: config(defaultRegistry), WriteKubeconfig: proxy.WriteKubeconfig,
 	})
 	if err != nil {

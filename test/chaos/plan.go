@@ -105,6 +105,14 @@ func (k kind) isOfNetwork() bool {
 	return slices.Contains([]kind{netSlow, netReset, netRefuse, netCut}, k)
 }
 
+// takesTurns: there are never two of them at the same time.
+func (k kind) takesTurns() bool {
+	return slices.Contains(slices.Concat(lasting, clusterFaults, []kind{upgradeServers, slowDisk}), k)
+}
+
+// isWork holds for what users do to single workloads.
+func (k kind) isWork() bool { return !k.isKill() && !k.isFault() && k != moveAll }
+
 func (k kind) isKill() bool { return slices.Contains(killKinds(), k) }
 
 func (k kind) isFault() bool { return slices.Contains(faultKinds(), k) }
@@ -333,7 +341,7 @@ func cardsOf(shares []share) []kind {
 // lasts draws how long an action lasts.
 func (p planner) lasts(rng *rand.Rand, k kind) time.Duration {
 	switch {
-	case slices.Contains(lasting, k), slices.Contains(clusterFaults, k), k == turnUnready, k == slowDisk:
+	case k.takesTurns() && k != upgradeServers, k == turnUnready:
 		return shortestFault + time.Duration(rng.Int64N(int64(longestFault-shortestFault)))
 	case k == pauseManager:
 		return pastLease

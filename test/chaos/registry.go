@@ -26,7 +26,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/registry/memory"
 	"github.com/rollcall-dev/rollcall/test/harness/checker"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 	"github.com/rollcall-dev/rollcall/test/harness/httpserver"
@@ -62,7 +61,7 @@ type registryServer struct {
 
 	// books are what the registries hold, by name. Calls that change one are done one after the other under mu, so that the
 	// journal's order is the true one.
-	books map[string]*memory.Registry
+	books map[string]fakeregistry.Backend
 	// expiring ends with Stop.
 	expiring chan struct{}
 
@@ -73,9 +72,10 @@ type registryServer struct {
 	// foreign are the entries that no manager may change, and uid is the cluster's.
 	foreign map[identity]registry.Entry
 	uid     string
-	apps    map[string]*application              // by their pods' UIDs
-	out     map[identity]bool                    // where applications' entries are out of rotation, also when they are gone
-	killing func(manager string) (strike func()) // armed if not nil
+	apps    map[string]*application // by their pods' UIDs
+	// ownEntries are the entries that the applications wrote.
+	ownEntries *fakeregistry.Apps
+	killing    func(manager string) (strike func()) // armed if not nil
 	// held are the calls that are held back, and late what else runs.
 	held, late sync.WaitGroup
 }
@@ -90,20 +90,19 @@ func identityOf(name string, in registry.Instance) identity {
 
 func startRegistry(ctx context.Context, j *checker.Journal, timeout time.Duration) (*registryServer, error) {
 	r := &registryServer{
-		journal: j, timeout: timeout, books: map[string]*memory.Registry{}, foreign: map[identity]registry.Entry{},
+		journal: j, timeout: timeout, books: map[string]fakeregistry.Backend{}, foreign: map[identity]registry.Entry{},
 		renewed: map[checker.Key]time.Time{}, expiring: make(chan struct{}), dice: rand.New(rand.NewPCG(0, diceOfCalls)),
-		apps: map[string]*application{}, out: map[identity]bool{},
+		apps: map[string]*application{}, ownEntries: &fakeregistry.Apps{Owned: true},
+	}
+	r.books[appsBook] = r.ownEntries
+	for _, name := range registryNames() {
+		r.books[name] = fakeregistry.Memory(ctx)
 	}
 	protocol := http.NewServeMux()
-	for _, name := range registryNames() {
-		entries := fakeregistry.Memory(ctx)
-		r.books[name] = entries
+	for name, entries := range r.books {
 		protocol.Handle("/"+name+"/", http.StripPrefix("/"+name,
-			httpserver.New(&backend{Registry: entries, server: r}, httpserver.Options{})))
+			httpserver.New(&backend{Backend: entries, server: r}, httpserver.Options{})))
 	}
-	r.books[appsBook] = fakeregistry.Memory(ctx)
-	protocol.Handle("/"+appsBook+"/", http.StripPrefix("/"+appsBook,
-		httpserver.New(appBackend{&backend{Registry: r.books[appsBook], server: r}}, httpserver.Options{})))
 	protocol.HandleFunc("POST /"+leasedRegistry+"/v1/heartbeat", r.heartbeat)
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
@@ -149,7 +148,8 @@ func (r *registryServer) reset(ctx context.Context, j *checker.Journal, seed uin
 		_ = r.books[id.Registry].Deregister(ctx, e.Instance)
 	}
 	r.foreign, r.renewed = map[identity]registry.Entry{}, map[checker.Key]time.Time{}
-	r.apps, r.out = map[string]*application{}, map[identity]bool{}
+	r.apps = map[string]*application{}
+	r.ownEntries.Clear()
 	r.journal, r.dice = j, rand.New(rand.NewPCG(seed, diceOfCalls))
 }
 
@@ -474,7 +474,7 @@ func (r *registryServer) arm(manager string) (strike func()) {
 
 // backend does the work of a call and writes down when.
 type backend struct {
-	*memory.Registry
+	fakeregistry.Backend
 
 	server *registryServer
 }
@@ -500,15 +500,15 @@ func (b *backend) change(ctx context.Context, do func() error) error {
 }
 
 func (b *backend) Register(ctx context.Context, in registry.Instance) error {
-	return b.change(ctx, func() error { return b.Registry.Register(ctx, in) })
+	return b.change(ctx, func() error { return b.Backend.Register(ctx, in) })
 }
 
 func (b *backend) FailOver(ctx context.Context, in registry.Instance) error {
-	return b.change(ctx, func() error { return b.Registry.FailOver(ctx, in) })
+	return b.change(ctx, func() error { return b.Backend.FailOver(ctx, in) })
 }
 
 func (b *backend) Deregister(ctx context.Context, in registry.Instance) error {
-	return b.change(ctx, func() error { return b.Registry.Deregister(ctx, in) })
+	return b.change(ctx, func() error { return b.Backend.Deregister(ctx, in) })
 }
 
 func (b *backend) List(ctx context.Context, cluster string) ([]registry.Entry, error) {
@@ -518,7 +518,7 @@ func (b *backend) List(ctx context.Context, cluster string) ([]registry.Entry, e
 	}
 	b.server.mu.Lock()
 	defer b.server.mu.Unlock()
-	entries, err := b.Registry.List(ctx, cluster)
+	entries, err := b.Backend.List(ctx, cluster)
 	if err != nil {
 		return nil, err
 	}

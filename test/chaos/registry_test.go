@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/registry/memory"
 	"github.com/rollcall-dev/rollcall/test/harness/checker"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 
@@ -22,14 +21,14 @@ import (
 func TestForeignEntries(t *testing.T) {
 	t.Parallel()
 	type row struct {
-		touch func(*memory.Registry, registry.Instance) error
+		touch func(registry.Registry, registry.Instance) error
 		want  int
 	}
 	expect.Each(t, map[string]row{
-		"nothing":   {func(*memory.Registry, registry.Instance) error { return nil }, 0},
-		"removed":   {func(r *memory.Registry, in registry.Instance) error { return r.Deregister(t.Context(), in) }, 1},
-		"taken out": {func(r *memory.Registry, in registry.Instance) error { return r.FailOver(t.Context(), in) }, 1},
-		"taken over": {func(r *memory.Registry, in registry.Instance) error {
+		"nothing":   {func(registry.Registry, registry.Instance) error { return nil }, 0},
+		"removed":   {func(r registry.Registry, in registry.Instance) error { return r.Deregister(t.Context(), in) }, 1},
+		"taken out": {func(r registry.Registry, in registry.Instance) error { return r.FailOver(t.Context(), in) }, 1},
+		"taken over": {func(r registry.Registry, in registry.Instance) error {
 			in.Cluster, in.UID = clusterName, "ours"
 			return r.Register(t.Context(), in)
 		}, 1},
@@ -64,13 +63,9 @@ func TestLeftEntries(t *testing.T) {
 		}
 		return n
 	}
-	if got := ours(); got != 4 {
-		t.Errorf("%d entries are ours to remove, want 4", got)
-	}
+	expect.Equal(t, 4, ours(), "entries are ours to remove")
 	r.leave(t.Context(), rand.New(rand.NewPCG(3, 4)), []string{"web"}, 4, "cluster-2", true)
-	if got := ours(); got != 4 {
-		t.Errorf("%d entries are ours to remove, want 4 as before", got)
-	}
+	expect.Equal(t, 4, ours(), "entries are ours to remove as before")
 	for range 5 {
 		r.wipe(t.Context(), dice())
 	}
@@ -176,9 +171,7 @@ func TestTheLeasedRegistryForgets(t *testing.T) {
 		}
 	}
 	registered := time.Now()
-	if status := send(t, r, leasedRegistry, heartbeat, made); status != http.StatusNoContent {
-		t.Errorf("a heartbeat: %d", status)
-	}
+	expect.Equal(t, http.StatusNoContent, send(t, r, leasedRegistry, heartbeat, made), "a heartbeat")
 	r.mu.Lock()
 	renewed := r.renewed[checker.KeyOf(leasedRegistry, made)]
 	r.mu.Unlock()
@@ -194,9 +187,7 @@ func TestTheLeasedRegistryForgets(t *testing.T) {
 		t.Errorf("left are %v, want none", left)
 	}
 	told := r.journal.History(made.UID, func(time.Time) string { return "" })
-	if got := strings.Count(told, "WIPED"); got != 2 {
-		t.Errorf("%d were written down as expired, want 2", got)
-	}
+	expect.Equal(t, 2, strings.Count(told, "WIPED"), "written down as expired")
 	if status := send(t, r, leasedRegistry, heartbeat, made); status != http.StatusNotFound {
 		t.Errorf("a heartbeat of what is gone: %d, want an error", status)
 	}

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -24,6 +23,7 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 	"github.com/rollcall-dev/rollcall/test/harness/kube"
 	"github.com/rollcall-dev/rollcall/test/harness/network"
+	"github.com/rollcall-dev/rollcall/test/harness/rollout"
 	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
@@ -36,33 +36,35 @@ const (
 	quickest, slowest = 100 * time.Millisecond, 2500 * time.Millisecond
 )
 
+// storm plays the actions of a round. Those of the last moment come one after the other: a wipe spares what is left behind after it.
 func (g *game) storm(ctx context.Context, number int) error {
 	actions := g.plan.round(number)
 	g.say("storm %d: %d actions in %s", number, len(actions), g.plan.storm)
-	began := time.Now()
-	var running sync.WaitGroup
-	for _, a := range actions {
-		wait.Pause(ctx, time.Until(began.Add(a.at)))
-		if ctx.Err() != nil || g.report.failed() {
-			break
+	within, cancel := context.WithTimeout(ctx, g.plan.storm+overrun)
+	defer cancel()
+	during := slices.DeleteFunc(slices.Clone(actions), func(a action) bool { return a.at >= g.plan.storm })
+	play := func(ctx context.Context, a action) {
+		if err := g.act(ctx, a); err != nil && ctx.Err() == nil {
+			g.out.printf("could not %s: %v", a.kind, err)
 		}
-		play := func() {
-			if err := g.act(ctx, a); err != nil && ctx.Err() == nil {
-				g.out.printf("could not %s: %v", a.kind, err)
-			}
-		}
-		if a.at < g.plan.storm {
-			running.Go(play)
-			continue
-		}
-		play() // the last ones in their order: a wipe spares what is left behind after it
 	}
-	running.Wait()
+	s := &begun{at: time.Now(), storm: g.plan.storm, play: play, failed: g.report.failed}
+	s.begin(within, within, during, 0)
+	s.goOn(within, during)
+	for _, a := range actions[len(during):] {
+		if within.Err() == nil && !g.report.failed() {
+			play(within, a)
+		}
+	}
+	if !s.end(within) && ctx.Err() == nil {
+		g.report.note(fmt.Sprintf("ENDLESS: %s after storm %d began there is still: %s", g.plan.storm+overrun, number, &g.underway))
+	}
 	return g.registry.quiet(ctx)
 }
 
 // act plays one action, and returns when it is over. It counts once it was done.
 func (g *game) act(ctx context.Context, a action) error {
+	defer g.underway.begin(string(a.kind))()
 	if a.kind.isKill() || a.kind.isFault() {
 		g.out.printf("%s", a.kind)
 	}
@@ -106,31 +108,6 @@ func (g *game) do(ctx context.Context, a action) (done bool, err error) {
 	}
 }
 
-// lastWhile plays a fault between managers and registry that lasts, with what begins and ends it. It begins when there are connections,
-// and goes on until it has met something.
-func (g *game) lastWhile(ctx context.Context, a action, open func() int, begin func(), end func() error) (done bool, err error) {
-	g.lasting.Lock()
-	defer g.lasting.Unlock()
-	before := g.met(g.journal.Counts())[a.kind]
-	// What is refused is not counted, only what was open: that grows no more.
-	met := func() bool { return a.kind == netRefuse || g.met(g.journal.Counts())[a.kind]-before >= enoughMet }
-	g.await(ctx, func() bool { return g.managers.leader() != nil && open() >= enoughMet })
-	begin()
-	wait.Pause(ctx, a.lasts)
-	g.await(ctx, met)
-	done = g.met(g.journal.Counts())[a.kind] > before
-	err = end()
-	wait.Pause(ctx, faultGap)
-	return done, err
-}
-
-// await returns once it is so, or has not become so for long enough.
-func (*game) await(ctx context.Context, so func() bool) {
-	for began := time.Now(); ctx.Err() == nil && !so() && time.Since(began) < hitWithin; {
-		wait.Pause(ctx, hitPoll)
-	}
-}
-
 func (a action) rng() *rand.Rand { return rand.New(rand.NewPCG(a.dice, 0)) }
 
 // terms are those of a fault of the network.
@@ -160,22 +137,22 @@ func (g *game) work(ctx context.Context, a action) error {
 	case update:
 		return g.change(ctx, w, w.setVersion(a.version()))
 	case recreate:
-		return g.change(ctx, w, func(set *kruisev1alpha1.CloneSet) { // what can't be changed in place
-			set.Spec.Template.Spec.Containers[0].Env[0].Value = strconv.FormatUint(a.dice, 10)
+		return g.change(ctx, w, func(spec *kruisev1alpha1.CloneSetSpec) { // what can't be changed in place
+			spec.Template.Spec.Containers[0].Env[0].Value = strconv.FormatUint(a.dice, 10)
 		})
 	case rollBack:
 		return g.changeAndBack(ctx, w, a.lasts, w.setVersion(a.version()),
-			func(set *kruisev1alpha1.CloneSet, before kruisev1alpha1.CloneSetSpec) {
-				set.Spec.Template = before.Template
+			func(spec *kruisev1alpha1.CloneSetSpec, before kruisev1alpha1.CloneSetSpec) {
+				spec.Template = before.Template
 			})
 	case scaleOut:
 		return g.change(ctx, w, scaleBy(int32(a.count), g.replicas))
 	case scaleIn:
 		return g.change(ctx, w, scaleBy(-int32(a.count), g.replicas))
 	case cancelDelete:
-		return g.changeAndBack(ctx, w, a.lasts, func(set *kruisev1alpha1.CloneSet) { *set.Spec.Replicas -= int32(a.count) },
-			func(set *kruisev1alpha1.CloneSet, _ kruisev1alpha1.CloneSetSpec) {
-				*set.Spec.Replicas += int32(a.count)
+		return g.changeAndBack(ctx, w, a.lasts, func(spec *kruisev1alpha1.CloneSetSpec) { *spec.Replicas -= int32(a.count) },
+			func(spec *kruisev1alpha1.CloneSetSpec, _ kruisev1alpha1.CloneSetSpec) {
+				*spec.Replicas += int32(a.count)
 			})
 	default:
 		return fmt.Errorf("there is no action %s", a.kind)
@@ -186,59 +163,63 @@ func (g *game) work(ctx context.Context, a action) error {
 func (a action) version() int { return 1 + int(a.dice%1000) }
 
 // scaleBy stays between what there was at the start and a little more.
-func scaleBy(n, least int32) func(*kruisev1alpha1.CloneSet) {
-	return func(set *kruisev1alpha1.CloneSet) {
-		*set.Spec.Replicas = min(max(*set.Spec.Replicas+n, least), least+maxSurplus)
+func scaleBy(n, least int32) func(*kruisev1alpha1.CloneSetSpec) {
+	return func(spec *kruisev1alpha1.CloneSetSpec) {
+		*spec.Replicas = min(max(*spec.Replicas+n, least), least+maxSurplus)
 	}
 }
 
-func (g *game) change(ctx context.Context, w *workload, edit func(*kruisev1alpha1.CloneSet)) error {
-	return attempt(ctx, func() error {
-		set := &kruisev1alpha1.CloneSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: w.name}}
-		return kube.Change(ctx, g.k8s, set, func() { edit(set) })
-	})
+func (g *game) change(ctx context.Context, w *workload, edit func(*kruisev1alpha1.CloneSetSpec)) error {
+	set := rollout.CloneSet{K8s: g.k8s, Key: client.ObjectKey{Namespace: w.namespace, Name: w.name}}
+	return attempt(ctx, func() error { return set.Change(ctx, edit) })
 }
 
 // changeAndBack undoes the change after a while. Other actions may have changed the workload meanwhile, as other users do.
 func (g *game) changeAndBack(
 	ctx context.Context, w *workload, after time.Duration,
-	edit func(*kruisev1alpha1.CloneSet), undo func(set *kruisev1alpha1.CloneSet, before kruisev1alpha1.CloneSetSpec),
+	edit func(*kruisev1alpha1.CloneSetSpec), undo func(spec *kruisev1alpha1.CloneSetSpec, before kruisev1alpha1.CloneSetSpec),
 ) error {
 	var before kruisev1alpha1.CloneSetSpec
-	err := g.change(ctx, w, func(set *kruisev1alpha1.CloneSet) {
-		before = *set.Spec.DeepCopy()
-		edit(set)
+	err := g.change(ctx, w, func(spec *kruisev1alpha1.CloneSetSpec) {
+		before = *spec.DeepCopy()
+		edit(spec)
 	})
 	if err != nil {
 		return err
 	}
 	wait.Pause(ctx, after)
-	return g.change(ctx, w, func(set *kruisev1alpha1.CloneSet) { undo(set, before) })
+	return g.change(ctx, w, func(spec *kruisev1alpha1.CloneSetSpec) { undo(spec, before) })
+}
+
+// toSome does something to some pods of the workload that are like this, and returns to how many. One that is gone does not count.
+func (g *game) toSome(
+	ctx context.Context, w *workload, a action, like func(checker.Pod) bool, do func(pod *corev1.Pod) error,
+) (done int, err error) {
+	for _, chosen := range g.choose(w, a, like) {
+		err := attempt(ctx, func() error { return do(kube.Pod(chosen.Name.Namespace, chosen.Name.Name)) })
+		if client.IgnoreNotFound(err) != nil {
+			return done, fmt.Errorf("pod %s: %w", chosen.Name.Name, err)
+		}
+		if err == nil {
+			done++
+		}
+	}
+	return done, nil
 }
 
 // remove deletes some pods of the workload in one way or the other, and returns how many.
 func (g *game) remove(ctx context.Context, w *workload, a action) (removed int, err error) {
-	for _, chosen := range g.choose(w, a, func(p checker.Pod) bool { return !p.Deleting }) {
-		name := chosen.Name
-		pod := kube.Pod(name.Namespace, name.Name)
-		err := attempt(ctx, func() error {
-			switch a.kind {
-			case markDeleted:
-				return g.k8s.Patch(ctx, pod, kube.Merge(`{"metadata":{"labels":{%q:"true"}}}`, kruisev1alpha1.SpecifiedDeleteKey))
-			case forceDelete:
-				return g.k8s.Delete(ctx, pod, client.GracePeriodSeconds(0))
-			default:
-				return g.k8s.Delete(ctx, pod)
-			}
-		})
-		if client.IgnoreNotFound(err) != nil {
-			return removed, fmt.Errorf("pod %s: %w", name.Name, err)
+	isThere := func(p checker.Pod) bool { return !p.Deleting }
+	return g.toSome(ctx, w, a, isThere, func(pod *corev1.Pod) error {
+		switch a.kind {
+		case markDeleted:
+			return rollout.MarkDeleted(ctx, g.k8s, pod)
+		case forceDelete:
+			return g.k8s.Delete(ctx, pod, client.GracePeriodSeconds(0))
+		default:
+			return g.k8s.Delete(ctx, pod)
 		}
-		if err == nil {
-			removed++
-		}
-	}
-	return removed, nil
+	})
 }
 
 // move has some pods of the workload belong to other registries, and to services of other names, and returns how many. No hook waits for
@@ -267,41 +248,22 @@ func (g *game) move(ctx context.Context, w *workload, a action) (moved int, err 
 
 // describe has some pods of the workload say something else of themselves, and returns how many.
 func (g *game) describe(ctx context.Context, w *workload, a action) (described int, err error) {
-	for _, chosen := range g.choose(w, a, steady) {
-		says := strings.Trim(fmt.Sprintf("%s,tier=%d", w.says[metadataAnnotation], a.dice%1000), ",") //nolint:mnd // some tier
-		patch := kube.Merge(`{"metadata":{"annotations":{%q:%q}}}`, metadataAnnotation, says)
-		err := attempt(ctx, func() error { return g.k8s.Patch(ctx, kube.Pod(chosen.Name.Namespace, chosen.Name.Name), patch) })
-		if client.IgnoreNotFound(err) != nil {
-			return described, fmt.Errorf("pod %s: %w", chosen.Name.Name, err)
-		}
-		if err == nil {
-			described++
-		}
-	}
-	return described, nil
+	says := strings.Trim(fmt.Sprintf("%s,tier=%d", w.says[metadataAnnotation], a.dice%1000), ",") //nolint:mnd // some tier
+	patch := kube.Merge(`{"metadata":{"annotations":{%q:%q}}}`, metadataAnnotation, says)
+	return g.toSome(ctx, w, a, steady, func(pod *corev1.Pod) error { return g.k8s.Patch(ctx, pod, patch) })
 }
 
 // announceEnd announces the end of some pods of the workload, and returns of how many. The calm deletes them once they are out.
 func (g *game) announceEnd(ctx context.Context, w *workload, a action) (announced int, err error) {
-	for _, chosen := range g.choose(w, a, steady) {
-		err := attempt(ctx, func() error {
-			pod := kube.Pod(chosen.Name.Namespace, chosen.Name.Name)
-			if err := g.k8s.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-				return err //nolint:wrapcheck // below
-			}
-			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
-				Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(), Reason: "PreemptionByScheduler",
-			})
-			return g.k8s.Status().Update(ctx, pod)
+	return g.toSome(ctx, w, a, steady, func(pod *corev1.Pod) error {
+		if err := g.k8s.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+			return err //nolint:wrapcheck // toSome does
+		}
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(), Reason: "PreemptionByScheduler",
 		})
-		if client.IgnoreNotFound(err) != nil {
-			return announced, fmt.Errorf("pod %s: %w", chosen.Name.Name, err)
-		}
-		if err == nil {
-			announced++
-		}
-	}
-	return announced, nil
+		return g.k8s.Status().Update(ctx, pod)
+	})
 }
 
 // network gives pods the address on their network, as Multus does, until the context ends.
@@ -351,31 +313,26 @@ func escaped(key string) string { return strings.ReplaceAll(key, "/", "~1") }
 // turnUnready has some pods of the workload fail their probes for a while, and returns how many. KWOK makes them ready
 // again.
 func (g *game) turnUnready(ctx context.Context, w *workload, a action) (turned int, err error) {
-	for _, chosen := range g.choose(w, a, steady) {
-		name := chosen.Name
-		err := attempt(ctx, func() error { return g.failProbes(ctx, name, a.lasts) })
-		if client.IgnoreNotFound(err) != nil {
-			return turned, fmt.Errorf("pod %s: %w", name.Name, err)
+	var all []*corev1.Pod
+	turned, err = g.toSome(ctx, w, a, steady, func(pod *corev1.Pod) error {
+		err := g.failProbes(ctx, pod, a.lasts)
+		if err == nil {
+			all = append(all, pod)
 		}
-		if err != nil {
-			continue // it is gone
-		}
-		turned++
-		defer func() { _ = g.quicken(ctx, name) }() // else its next update takes longer
+		return err
+	})
+	if err == nil {
+		wait.Pause(ctx, a.lasts)
 	}
-	wait.Pause(ctx, a.lasts)
-	return turned, nil
-}
-
-// quicken has KWOK make the pod ready as soon as any other.
-func (g *game) quicken(ctx context.Context, name types.NamespacedName) error {
-	usual := kube.Merge(`{"metadata":{"annotations":{%q:null}}}`, cluster.AnnotationReadyDelay)
-	return attempt(ctx, func() error { return g.k8s.Patch(ctx, kube.Pod(name.Namespace, name.Name), usual) })
+	quick := kube.Merge(`{"metadata":{"annotations":{%q:null}}}`, cluster.AnnotationReadyDelay) // else their next updates take longer
+	for _, pod := range all {
+		_ = attempt(ctx, func() error { return g.k8s.Patch(ctx, kube.Pod(pod.Namespace, pod.Name), quick) })
+	}
+	return turned, err
 }
 
 // failProbes makes a pod unready, and has KWOK wait before it makes it ready again.
-func (g *game) failProbes(ctx context.Context, name types.NamespacedName, lasts time.Duration) error {
-	pod := kube.Pod(name.Namespace, name.Name)
+func (g *game) failProbes(ctx context.Context, pod *corev1.Pod, lasts time.Duration) error {
 	err := kube.Change(ctx, g.k8s, pod, func() {
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, cluster.AnnotationReadyDelay, lasts.String())
 	})

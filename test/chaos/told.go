@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/rollcall-dev/rollcall/test/harness/network"
 	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
@@ -58,7 +59,7 @@ func toldToRestart(events []corev1.Event, told string, endpoints []string, resta
 			if s := e.Series; s != nil && s.LastObservedTime.After(written) {
 				written = s.LastObservedTime.Time
 			}
-			if strings.Contains(e.Message, told) && strings.Contains(e.Message, hostPort(endpoint)+"/") && written.After(restarted[server]) {
+			if strings.Contains(e.Message, told) && strings.Contains(e.Message, network.HostPort(endpoint)+"/") && written.After(restarted[server]) {
 				servers = append(servers, server)
 				break
 			}

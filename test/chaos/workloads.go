@@ -210,9 +210,9 @@ func (w *workload) setHandlers(t *metav1.ObjectMeta, brings, lacks bool) {
 }
 
 // setVersion has its pods be of a version.
-func (w *workload) setVersion(version int) func(*kruisev1alpha1.CloneSet) {
-	return func(set *kruisev1alpha1.CloneSet) {
-		set.Spec.Template.ObjectMeta, set.Spec.Template.Spec.Containers[0].Image = w.template(version), image(version)
+func (w *workload) setVersion(version int) func(*kruisev1alpha1.CloneSetSpec) {
+	return func(spec *kruisev1alpha1.CloneSetSpec) {
+		spec.Template.ObjectMeta, spec.Template.Spec.Containers[0].Image = w.template(version), image(version)
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -98,9 +99,10 @@ type game struct {
 	// lasting is held while a fault of the registry lasts, and for a while after it.
 	lasting sync.Mutex
 
-	done   tally
-	doing  atomic.Pointer[string]
-	report report
+	done     tally
+	underway underway
+	doing    atomic.Pointer[string]
+	report   report
 }
 
 // play makes the workloads and the managers, and goes through storms and calms until the time is up or something is wrong.
@@ -192,9 +194,10 @@ func (g *game) progress(ctx context.Context) {
 		if leads := g.managers.leader(); leads != nil {
 			leader = leads.name
 		}
-		g.out.printf("%s; so far %d transitions, %d kills, %d faults, %d flips checked, %d calls, %d addresses used again; %d pods, leader %s",
+		g.out.printf("%s; so far %d transitions, %d kills, %d faults, %d flips checked, %d calls, %d addresses used again; "+
+			"%d pods, leader %s; now %s",
 			*g.doing.Load(), n.Transitions, g.done.kills(), g.done.faults(), n.Flips, n.Calls, n.Reused,
-			len(g.journal.Known()), leader)
+			len(g.journal.Known()), leader, cmp.Or(g.underway.String(), "nothing"))
 	}
 }
 

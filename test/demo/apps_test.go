@@ -96,10 +96,10 @@ func TestConcludeEntries(t *testing.T) {
 		failed bool
 		says   string
 	}{
-		"all entries stayed":                 {account{glances: enoughGlances}, false, "adopt: 1000 requests, 0 failed, 0 foreign entries removed; 9 failed without\n"},
+		"all entries stayed":                 {account{glances: enoughGlances}, false, "adopt: 4000 requests, 0 failed, 0 foreign entries removed; 9 failed without\n"},
 		"an application's entry is its own":  {account{enoughGlances, []string{"web-1 in a"}}, true, "The entry of web-1 in a was removed"},
 		"with few looks nothing is shown":    {account{glances: enoughGlances - 1}, true, "too few"},
-		"a failed request is as bad as ever": {account{glances: enoughGlances}, true, "adopt: 1000 requests, 1 failed"},
+		"a failed request is as bad as ever": {account{glances: enoughGlances}, true, "adopt: 4000 requests, 1 failed"},
 	} {
 		all := make([]outcome, 2)
 		all[0].tally.Requests, all[1].tally.Failed = enoughRequests, 9

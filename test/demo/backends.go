@@ -88,9 +88,9 @@ func httpBackend(ctx context.Context, cluster string) *backend {
 	server := httptest.NewServer(httpserver.New(fakeregistry.Memory(ctx), httpserver.Options{}))
 	list := server.URL + "/v1/instances?cluster=" + cluster
 	return &backend{
-		about: "the HTTP registry protocol, served by the demo", address: hostPort(server.URL),
+		about: "the HTTP registry protocol, served by the demo", address: network.HostPort(server.URL),
 		section: fmt.Sprintf("driver: http, endpoint: %q", server.URL),
-		read:    read.Listed(list), look: func(string) string { return "curl '" + list + "'" }, stop: server.Close,
+		read:    read.Listed(list, serviceName), look: func(string) string { return "curl '" + list + "'" }, stop: server.Close,
 	}
 }
 
@@ -100,7 +100,7 @@ func consulBackend(ctx context.Context) (*backend, error) {
 		return nil, err
 	}
 	return running(server.Server, backend{
-		section: fmt.Sprintf("driver: consul, endpoint: %q", server.URL), address: hostPort(server.URL),
+		section: fmt.Sprintf("driver: consul, endpoint: %q", server.URL), address: network.HostPort(server.URL),
 		field: func(context.Context, string) (*field, error) { return consulField(server) },
 		read:  read.Consul(server.URL, serviceName),
 		look:  func(service string) string { return fmt.Sprintf("curl %s/v1/health/service/%s", server.URL, service) },
@@ -135,7 +135,7 @@ func eurekaBackend(ctx context.Context) (*backend, error) {
 		return nil, err
 	}
 	return running(server.Server, backend{
-		section: fmt.Sprintf("driver: eureka, endpoint: %q, readerLag: 3s", server.Endpoint), address: hostPort(server.Endpoint),
+		section: fmt.Sprintf("driver: eureka, endpoint: %q, readerLag: 3s", server.Endpoint), address: network.HostPort(server.Endpoint),
 		field: func(ctx context.Context, _ string) (*field, error) { return eurekaField(ctx, server) },
 		read:  read.Eureka(server.Endpoint, serviceName),
 		look: func(service string) string {
@@ -150,7 +150,7 @@ func nacosBackend(ctx context.Context) (*backend, error) {
 		return nil, err
 	}
 	return running(server.Server, backend{
-		section: fmt.Sprintf("driver: nacos, endpoint: %q", server.Endpoint), address: hostPort(server.Endpoint),
+		section: fmt.Sprintf("driver: nacos, endpoint: %q", server.Endpoint), address: network.HostPort(server.Endpoint),
 		field: func(ctx context.Context, app string) (*field, error) { return nacosField(ctx, server, app) },
 		read:  read.Nacos(server.Endpoint+"/nacos", serviceName),
 		look: func(service string) string {
@@ -178,13 +178,6 @@ func zookeeperBackend(ctx context.Context) (*backend, error) {
 		},
 		stop: closeReader,
 	}), nil
-}
-
-// hostPort is the host and port of a URL.
-func hostPort(endpoint string) string {
-	_, rest, _ := strings.Cut(endpoint, "://")
-	address, _, _ := strings.Cut(rest, "/")
-	return address
 }
 
 // running adds to b what every server of its own has.

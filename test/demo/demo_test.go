@@ -2,9 +2,11 @@ package main
 
 import (
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	appsv1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
@@ -12,9 +14,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/rollcall-dev/rollcall/registry"
+	httpregistry "github.com/rollcall-dev/rollcall/registry/http"
 	"github.com/rollcall-dev/rollcall/test/harness/command"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
-	"github.com/rollcall-dev/rollcall/test/harness/traffic"
+	"github.com/rollcall-dev/rollcall/test/harness/rollout"
 )
 
 func TestConclude(t *testing.T) {
@@ -25,17 +29,17 @@ func TestConclude(t *testing.T) {
 		failed   bool
 		says     string
 	}{
-		"nothing failed with Rollcall, something without": {1000, [3]int{0, 2, 3}, false, "demo: 3000 requests; failed: 0 with Rollcall, 2 with preStop and mirror, 3 with mirror\n"},
-		"one lost request is one too many":                {5000, [3]int{1, 2, 3}, true, "web-1      connection reset"},
-		"with few requests nothing is proven":             {999, [3]int{0, 2, 3}, true, "too few"},
-		"the traffic would not have noticed anything":     {1000, [3]int{0, 2, 0}, true, "None failed with mirror either, so this run tells nothing"},
-		"the registry was not away":                       {1000, [3]int{0, 0, 3}, true, "None failed with preStop and mirror either"},
+		"nothing failed with Rollcall, something without": {enoughRequests, [3]int{0, 2, 3}, false, "demo: 12000 requests; failed: 0 with Rollcall, 2 with preStop and mirror, 3 with mirror\n"},
+		"one lost request is one too many":                {2 * enoughRequests, [3]int{1, 2, 3}, true, "web-1      connection reset"},
+		"with few requests nothing is proven":             {enoughRequests - 1, [3]int{0, 2, 3}, true, "too few"},
+		"the traffic would not have noticed anything":     {enoughRequests, [3]int{0, 2, 0}, true, "None failed with mirror either, so this run tells nothing"},
+		"the registry was not away":                       {enoughRequests, [3]int{0, 0, 3}, true, "None failed with preStop and mirror either"},
 	} {
 		var all []outcome
 		for i, a := range (&world{}).arms() {
 			all = append(all, outcome{
-				arm: a.name, tally: traffic.Tally{Requests: tc.requests, Failed: tc.failures[i]},
-				failures: []traffic.Failure{{Pod: "web-1", Why: "connection reset"}},
+				arm: a.name, tally: rollout.Tally{Requests: tc.requests, Failed: tc.failures[i]},
+				failures: []rollout.Failure{{Pod: "web-1", Why: "connection reset"}},
 			})
 		}
 		var out strings.Builder
@@ -43,6 +47,28 @@ func TestConclude(t *testing.T) {
 		if errors.Is(err, command.ErrFailed) != tc.failed || !strings.Contains(out.String(), tc.says) {
 			t.Errorf("%s: got error %v, want %q in\n%s", reason, err, tc.says, &out)
 		}
+	}
+}
+
+// In the cluster of KEEP=1, people enroll workloads of their own: the demo's client does not call those.
+func TestHTTPBackend_ReadsItsServiceAlone(t *testing.T) {
+	t.Parallel()
+	b := httpBackend(t.Context(), clusterName)
+	t.Cleanup(b.stop)
+	driver, err := httpregistry.New(t.Context(), registry.Config{
+		Cluster: clusterName, Endpoint: "http://" + b.address, Timeout: time.Minute, Logger: slog.New(slog.DiscardHandler),
+	})
+	expect.NoError(t, err)
+	for _, service := range []string{serviceName, "sample"} {
+		err := driver.Register(t.Context(), registry.Instance{
+			Service: service, Address: "127.0.0.1", Port: 80, Cluster: clusterName, Namespace: "a", Pod: service, UID: service,
+		})
+		expect.NoError(t, err)
+	}
+	entries, err := b.read(t.Context())
+	expect.NoError(t, err)
+	if len(entries) != 1 || entries[0].Service != serviceName {
+		t.Errorf("read %v, want the entry of %s alone", entries, serviceName)
 	}
 }
 
@@ -57,9 +83,7 @@ func TestClonesetFor(t *testing.T) {
 		if hooked := l != nil && l.PreNormal != nil && l.InPlaceUpdate != nil && l.PreDelete != nil; hooked != a.hooks {
 			t.Errorf("arm %s has hooks %v, want all of them: %t", a.name, l, a.hooks)
 		}
-		if slept := container.Lifecycle != nil && update.InPlaceUpdateStrategy != nil; slept != a.sleeps {
-			t.Errorf("arm %s waits where it can: %t, want %t", a.name, slept, a.sleeps)
-		}
+		expect.Equal(t, a.sleeps, container.Lifecycle != nil && update.InPlaceUpdateStrategy != nil, "arm %s waits where it can", a.name)
 		if a.hooks {
 			set.Spec.Lifecycle = nil
 		}

@@ -94,24 +94,36 @@ func eurekaField(ctx context.Context, server *eureka.Server) (*field, error) {
 		return nil, err
 	}
 	f := &field{
-		ends:    deregisters,
 		clients: "by Spring Cloud's Eureka client, and clients find them by the same",
 		reader:  func(service string) read.Reader { return read.Eureka(server.Endpoint, service) },
-		start: func(_ context.Context, at registry.Instance) (func(context.Context) error, error) {
-			return func(context.Context) error { return apps.Deregister(at) }, apps.Register(at)
-		},
-		stops: []func(){apps.Stop},
 	}
+	f.spring(apps)
 	f.has = f.listed
-	f.client = func(ctx context.Context, service string) (read.Reader, error) {
-		client, err := eureka.StartReader(ctx, server, 1)
+	f.client = f.springClient(func(ctx context.Context) (*spring.Reader, error) { return eureka.StartReader(ctx, server, 1) })
+	return f, nil
+}
+
+// spring has applications of Spring Cloud.
+func (f *field) spring(apps *spring.Apps) {
+	f.stops = append(f.stops, apps.Stop)
+	f.ends = deregisters
+	f.start = func(_ context.Context, at registry.Instance) (func(context.Context) error, error) {
+		return func(context.Context) error { return apps.Deregister(at) }, apps.Register(at)
+	}
+}
+
+// springClient has clients that take what their DiscoveryClient gives.
+func (f *field) springClient(
+	start func(context.Context) (*spring.Reader, error),
+) func(ctx context.Context, service string) (read.Reader, error) {
+	return func(ctx context.Context, service string) (read.Reader, error) {
+		client, err := start(ctx)
 		if err != nil {
 			return nil, err
 		}
 		f.stops = append(f.stops, client.Stop)
 		return springReader(client, service), nil
 	}
-	return f, nil
 }
 
 // springReader is what a Spring application gets for a service.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/java/dubbo"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/java/spring"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/nacos"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
 )
@@ -71,19 +72,9 @@ func (f *field) nacosSpring(ctx context.Context, server *nacos.Server) error {
 	if err != nil {
 		return err
 	}
-	f.stops = append(f.stops, apps.Stop)
+	f.spring(apps)
 	f.clients = "by Spring Cloud Alibaba's Nacos client, and clients find them by the same"
-	f.start = func(_ context.Context, at registry.Instance) (func(context.Context) error, error) {
-		return func(context.Context) error { return apps.Deregister(at) }, apps.Register(at)
-	}
-	f.client = func(ctx context.Context, service string) (read.Reader, error) {
-		client, err := server.StartSpringReader(ctx)
-		if err != nil {
-			return nil, err
-		}
-		f.stops = append(f.stops, client.Stop)
-		return springReader(client, service), nil
-	}
+	f.client = f.springClient(func(ctx context.Context) (*spring.Reader, error) { return server.StartSpringReader(ctx) })
 	return nil
 }
 

@@ -31,15 +31,12 @@ func (f *field) zookeeperSpring(ctx context.Context, server *zookeeper.Server) e
 	if err != nil {
 		return err
 	}
-	f.stops = append(f.stops, apps.Stop)
+	f.spring(apps)
 	f.section = fmt.Sprintf("driver: pod, endpoint: \"http://{podIP}:%d/actuator\"", zookeeper.ActuatorPort)
 	f.options = `, readerLag: 3s, options: {leave: {path: /serviceregistry, body: '{"status": "OUT_OF_SERVICE"}'}, ` +
 		`join: {path: /serviceregistry, body: '{"status": "UP"}'}, state: {path: /serviceregistry}, in: {body: UP}, out: {body: OUT_OF_SERVICE}}`
 	f.clients = "by Spring Cloud ZooKeeper, and clients take what its load balancer chooses from"
-	f.ends, f.has = deregisters, f.listed
-	f.start = func(_ context.Context, at registry.Instance) (func(context.Context) error, error) {
-		return func(context.Context) error { return apps.Deregister(at) }, apps.Register(at)
-	}
+	f.has = f.listed
 	f.client = func(ctx context.Context, service string) (read.Reader, error) {
 		client, err := zookeeper.StartReader(ctx)
 		if err != nil {

@@ -6,7 +6,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -14,12 +13,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/rollcall-dev/rollcall/test/harness/kube"
 	"github.com/rollcall-dev/rollcall/test/harness/network"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
-	"github.com/rollcall-dev/rollcall/test/harness/traffic"
+	"github.com/rollcall-dev/rollcall/test/harness/rollout"
 	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
@@ -27,14 +25,14 @@ const (
 	// stepTimeout is generous: a step takes some seconds, and on a busy machine many.
 	stepTimeout = 3 * time.Minute
 	stepPoll    = 200 * time.Millisecond
-	// enoughRequests is how many the result needs to mean something.
-	enoughRequests = 1000
+	// enoughRequests is how many each way gets at least, so that the results compare. On an idle machine, none takes more by itself.
+	enoughRequests = 4000
 
-	imageBefore, imageAfter, imageLast = "web:v1", "web:v2", "web:v3"
+	imageAfter, imageLast = "web:v2", "web:v3"
 
 	// sleepSeconds is what docs/evictions.md says a preStop sleep should be: until the last client has noticed and its request
 	// is done, and a second for the registry. OpenKruise waits as long between unready and the new image.
-	sleepSeconds = int64((traffic.RefreshEvery+traffic.RequestTimeout)/time.Second) + 1
+	sleepSeconds = int64((rollout.RefreshEvery+rollout.RequestTimeout)/time.Second) + 1
 	// away is longer than the sleep and OpenKruise's wait together.
 	away = 10 * time.Second
 )
@@ -44,14 +42,14 @@ var clonesetYAML []byte
 
 // life is one life of the CloneSet, with traffic on its pods all the while.
 type life struct {
-	k8s       client.WithWatch
-	out       *screen
-	namespace string
-	set       *appsv1alpha1.CloneSet
-	read      read.Reader
-	door      *network.Network // to the registry, for those who write; nil where there is none
-	traffic   *traffic.Client
-	atLeast   int // requests
+	rollout.CloneSet
+
+	k8s     client.WithWatch
+	out     *screen
+	set     *appsv1alpha1.CloneSet // as it is at first
+	read    read.Reader
+	door    *network.Network // to the registry, for those who write; nil where there is none
+	traffic *rollout.Client
 }
 
 // step changes something and waits until what was wanted is so.
@@ -63,9 +61,9 @@ type step struct {
 
 // clonesetFor returns the demo's CloneSet in an arm, whose pods answer at the port.
 func clonesetFor(a arm, port int) (*appsv1alpha1.CloneSet, error) {
-	set := &appsv1alpha1.CloneSet{}
-	if err := yaml.UnmarshalStrict(clonesetYAML, set); err != nil {
-		return nil, fmt.Errorf("reading cloneset.yaml: %w", err)
+	set, err := rollout.Decode(clonesetYAML)
+	if err != nil {
+		return nil, err
 	}
 	set.Namespace = a.namespace
 	container := &set.Spec.Template.Spec.Containers[0]
@@ -85,22 +83,22 @@ func (l *life) steps() []step {
 	steps := []step{{
 		title: "Create a CloneSet with three replicas",
 		do: func(ctx context.Context) error {
-			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: l.namespace}}
+			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: l.Key.Namespace}}
 			return kube.Create(ctx, l.k8s, namespace, l.set.DeepCopy())
 		},
-		until: l.settled(3, imageBefore),
+		until: l.settled,
 	}, {
 		title: "Update it in place: the container of each pod is replaced by one of image " + imageAfter,
-		do:    l.setImage(imageAfter),
-		until: l.settled(3, imageAfter),
+		do:    func(ctx context.Context) error { return l.SetImage(ctx, imageAfter) },
+		until: l.settled,
 	}, {
 		title: "Scale out to five",
-		do:    l.scale(5),
-		until: l.settled(5, imageAfter),
+		do:    func(ctx context.Context) error { return l.Scale(ctx, 5) },
+		until: l.settled,
 	}, {
 		title: "Scale in to three",
-		do:    l.scale(3),
-		until: l.settled(3, imageAfter),
+		do:    func(ctx context.Context) error { return l.Scale(ctx, 3) },
+		until: l.settled,
 	}, {
 		title: "Delete one pod by label " + appsv1alpha1.SpecifiedDeleteKey + "; OpenKruise replaces it",
 		do: func(ctx context.Context) (err error) {
@@ -108,7 +106,7 @@ func (l *life) steps() []step {
 			return err
 		},
 		until: func(ctx context.Context) error {
-			return cmp.Or(l.settled(3, imageAfter)(ctx), l.without(ctx, victim))
+			return cmp.Or(l.settled(ctx), l.Gone(ctx, *victim))
 		},
 	}}
 	if l.door == nil {
@@ -116,22 +114,20 @@ func (l *life) steps() []step {
 	}
 	return append(steps, step{
 		title: fmt.Sprintf("Update it to %s, while the registry takes no writes for %s", imageLast, away),
-		do:    l.whileAway(l.setImage(imageLast)),
-		until: l.settled(3, imageLast),
+		do:    l.updateWhileAway,
+		until: l.settled,
 	})
 }
 
-// whileAway does something while the registry takes no writes; it still answers readers.
-func (l *life) whileAway(do func(context.Context) error) func(context.Context) error {
-	return func(ctx context.Context) error {
-		l.door.Set(network.Terms{Fault: network.Refuse})
-		if err := do(ctx); err != nil {
-			return err
-		}
-		wait.Pause(ctx, away)
-		l.out.at(time.Now(), "", "the registry takes writes again")
-		return l.door.Clear(ctx)
+// updateWhileAway begins an update while the registry takes no writes; it still answers readers.
+func (l *life) updateWhileAway(ctx context.Context) error {
+	l.door.Set(network.Terms{Fault: network.Refuse})
+	if err := l.SetImage(ctx, imageLast); err != nil {
+		return err
 	}
+	wait.Pause(ctx, away)
+	l.out.at(time.Now(), "", "the registry takes writes again")
+	return l.door.Clear(ctx)
 }
 
 func (l *life) play(ctx context.Context) error {
@@ -141,15 +137,15 @@ func (l *life) play(ctx context.Context) error {
 				return fmt.Errorf("%s: %w", s.title, err)
 			}
 		}
-		if l.traffic.Tally().Requests >= l.atLeast {
+		if l.traffic.Tally().Requests >= enoughRequests {
 			return nil
 		}
 		return l.take(ctx, step{
-			title: fmt.Sprintf("Continue until there were %d requests", l.atLeast),
+			title: fmt.Sprintf("Continue until there were %d requests", enoughRequests),
 			do:    func(context.Context) error { return nil },
 			until: func(context.Context) error {
-				if n := l.traffic.Tally().Requests; n < l.atLeast {
-					return fmt.Errorf("there were %d requests and not %d", n, l.atLeast)
+				if n := l.traffic.Tally().Requests; n < enoughRequests {
+					return fmt.Errorf("there were %d requests and not %d", n, enoughRequests)
 				}
 				return nil
 			},
@@ -159,7 +155,7 @@ func (l *life) play(ctx context.Context) error {
 
 // during has the watcher and the client at work while do runs. When it returns, both have stopped.
 func (l *life) during(ctx context.Context, do func() error) error {
-	stopWatching, err := startWatcher(ctx, l.k8s, l.namespace, l.read, l.out)
+	stopWatching, err := startWatcher(ctx, l.k8s, l.Key.Namespace, l.read, l.out)
 	if err != nil {
 		return err
 	}
@@ -185,71 +181,32 @@ func (l *life) take(ctx context.Context, s step) error {
 	return nil
 }
 
-func (l *life) setImage(image string) func(context.Context) error {
-	return func(ctx context.Context) error {
-		set := l.set.DeepCopy()
-		return kube.Change(ctx, l.k8s, set, func() { set.Spec.Template.Spec.Containers[0].Image = image })
-	}
-}
-
-func (l *life) scale(replicas int32) func(context.Context) error {
-	return func(ctx context.Context) error {
-		set := l.set.DeepCopy()
-		return kube.Change(ctx, l.k8s, set, func() { set.Spec.Replicas = &replicas })
-	}
-}
-
 // markForDelete asks OpenKruise to delete one pod, and returns that pod.
 func (l *life) markForDelete(ctx context.Context) (*corev1.Pod, error) {
-	pods, err := kube.Pods(ctx, l.k8s, l.namespace)
+	pods, err := l.Pods(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if len(pods) == 0 {
 		return nil, errors.New("there is no pod to delete")
 	}
-	return &pods[0], l.k8s.Patch(ctx, &pods[0], kube.Merge(`{"metadata":{"labels":{%q:"true"}}}`, appsv1alpha1.SpecifiedDeleteKey))
+	return &pods[0], rollout.MarkDeleted(ctx, l.k8s, &pods[0])
 }
 
-// settled holds when there are exactly so many pods, all are Normal and ready with the image, the registry has exactly
-// them in service, and the client knows.
-func (l *life) settled(replicas int, image string) func(context.Context) error {
-	return func(ctx context.Context) error {
-		pods, err := kube.Pods(ctx, l.k8s, l.namespace)
-		if err != nil {
-			return err
-		}
-		entries, err := l.read(ctx)
-		if err != nil {
-			return err
-		}
-		if len(pods) != replicas {
-			return fmt.Errorf("there are %d pods and not %d", len(pods), replicas)
-		}
-		for i := range pods {
-			if err := cmp.Or(kube.NotReadyWith(&pods[i], image), runs(&pods[i], image)); err != nil {
-				return err
-			}
-		}
-		return cmp.Or(kube.Differs("the registry", pods, entries), kube.Differs("the client", pods, l.traffic.Known()))
+// settled holds when the pods are as the CloneSet wants them, the registry has exactly them in service, and the client knows.
+func (l *life) settled(ctx context.Context) error {
+	pods, err := l.Settled(ctx, []read.Reader{l.read}, l.traffic)
+	for i := range pods {
+		err = cmp.Or(err, runs(&pods[i]))
 	}
+	return err
 }
 
-// runs says that the pod does not run the image yet: it may run one before it.
-func runs(pod *corev1.Pod, image string) error {
+// runs says that the pod does not run its image yet: it may run one before it.
+func runs(pod *corev1.Pod) error {
+	image := pod.Spec.Containers[0].Image
 	if statuses := pod.Status.ContainerStatuses; len(statuses) != 1 || statuses[0].Image != image {
 		return fmt.Errorf("pod %s does not run image %s", pod.Name, image)
-	}
-	return nil
-}
-
-func (l *life) without(ctx context.Context, victim *corev1.Pod) error {
-	pods, err := kube.Pods(ctx, l.k8s, l.namespace)
-	if err != nil {
-		return err
-	}
-	if slices.ContainsFunc(pods, func(p corev1.Pod) bool { return p.UID == victim.UID }) {
-		return fmt.Errorf("pod %s is still there", victim.Name)
 	}
 	return nil
 }

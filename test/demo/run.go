@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"path/filepath"
 	"time"
 
@@ -23,15 +22,14 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/command"
 	"github.com/rollcall-dev/rollcall/test/harness/kube"
 	"github.com/rollcall-dev/rollcall/test/harness/manager"
-	"github.com/rollcall-dev/rollcall/test/harness/mirror"
-	"github.com/rollcall-dev/rollcall/test/harness/traffic"
+	"github.com/rollcall-dev/rollcall/test/harness/rollout"
 )
 
 const (
 	// clusterName is the manager's.
 	clusterName = "demo"
 	// drain exceeds all that a client may be behind: one refresh of what it knows, and one request.
-	drain = 2 * (traffic.RefreshEvery + traffic.RequestTimeout)
+	drain = 2 * (rollout.RefreshEvery + rollout.RequestTimeout)
 	// enoughGlances is how often the applications' entries must have been looked for to mean something.
 	enoughGlances = 50
 	// failuresShown bounds how many failed requests the result tells of.
@@ -226,8 +224,8 @@ func (w *world) arms() []arm {
 		"The CloneSet has all three hooks. OpenKruise stops at PreparingNormal, PreparingUpdate, Updated and",
 		"PreparingDelete; Rollcall tells the registry, and then releases the hook. A pod that was taken out",
 		fmt.Sprintf("stays up for the drain of %s, for clients that still know it: this one reads the registry every %s,",
-			w.drain(), traffic.RefreshEvery),
-		fmt.Sprintf("and sends %d requests a second all the while.", time.Second/traffic.RequestEvery),
+			w.drain(), rollout.RefreshEvery),
+		fmt.Sprintf("and sends %d requests a second all the while.", time.Second/rollout.RequestEvery),
 		"",
 		"An update takes a pod out of rotation (in etcd and ZooKeeper: absent) and back in; a deletion makes",
 		"it absent. If the registry fails, Rollcall tries again within seconds. REQUEST FAILED shows the first",
@@ -274,7 +272,7 @@ func (w *world) lives(ctx context.Context, keep bool) error {
 	return err
 }
 
-// liveAs plays an arm's life. Rollcall's goes on for as many requests as the result needs, and its CloneSet stays.
+// liveAs plays an arm's life, and removes its CloneSet, except for Rollcall's.
 func (w *world) liveAs(ctx context.Context, a arm) (*life, error) {
 	w.out.banner(a.title, a.about...)
 	ctx, cancel := context.WithCancel(ctx)
@@ -291,11 +289,7 @@ func (w *world) liveAs(ctx context.Context, a arm) (*life, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.hooks {
-		l.atLeast = enoughRequests
-		return l, l.play(ctx)
-	}
-	if err := l.play(ctx); err != nil {
+	if err := l.play(ctx); err != nil || a.hooks {
 		return l, err
 	}
 	return l, w.k8s.Delete(ctx, l.set.DeepCopy())
@@ -303,20 +297,18 @@ func (w *world) liveAs(ctx context.Context, a arm) (*life, error) {
 
 // startMirror has a mirror keep a registry of its own in step with the pods of a namespace until ctx ends.
 func (w *world) startMirror(ctx context.Context, namespace string) (*backend, error) {
-	b := httpBackend(ctx, mirror.Cluster)
+	b := httpBackend(ctx, rollout.MirrorCluster)
 	if err := b.openDoor(ctx); err != nil {
 		b.stop()
 		return nil, err
 	}
-	store, err := httpregistry.New(ctx, registry.Config{
-		Cluster: mirror.Cluster, Endpoint: "http://" + b.door.Address, Timeout: mirror.CallTimeout,
-		Logger: slog.New(slog.DiscardHandler),
-	})
+	at := registry.Config{Endpoint: "http://" + b.door.Address}
+	mirror, err := rollout.NewMirror(ctx, w.k8s, namespace, w.pods.Port, httpregistry.New, at)
 	if err != nil {
 		b.stop()
-		return nil, fmt.Errorf("making the mirror's registry: %w", err)
+		return nil, err
 	}
-	go mirror.New(w.k8s, store, namespace, w.pods.Port).Run(ctx)
+	go mirror.Run(ctx)
 	return b, nil
 }
 
@@ -330,21 +322,21 @@ func (w *world) lifeOf(ctx context.Context, a arm, b *backend) (*life, error) {
 	if err != nil {
 		return nil, err
 	}
-	requests, reader := traffic.Options{Read: b.read, Tell: w.out.tell}, b.read
+	requests, reader := rollout.ClientOptions{Read: b.read, Tell: w.out.tell}, b.read
 	if w.field != nil {
 		if w.field.services != nil {
 			set.Spec.Template.Annotations[service.AnnotationServices] = w.field.services(a.namespace)
 		}
-		client, err := w.field.client(ctx, a.namespace)
+		reads, err := w.field.client(ctx, a.namespace)
 		if err != nil {
 			return nil, fmt.Errorf("starting a client of the registry: %w", err)
 		}
-		requests.Read, reader = w.apps.named(client), w.apps.named(w.field.reader(a.namespace))
+		requests.Read, reader = w.apps.named(reads), w.apps.named(w.field.reader(a.namespace))
 		requests.Via, requests.Timeout = w.field.via[a.namespace], w.field.timeout
 	}
 	return &life{
-		k8s: w.k8s, out: w.out, namespace: a.namespace, set: set, door: b.door,
-		read: reader, traffic: traffic.New(requests),
+		CloneSet: rollout.CloneSet{K8s: w.k8s, Key: client.ObjectKeyFromObject(set)}, k8s: w.k8s, out: w.out, set: set, door: b.door,
+		read: reader, traffic: rollout.NewClient(requests),
 	}, nil
 }
 
@@ -358,14 +350,14 @@ func (w *world) keep(ctx context.Context, with *life) error {
 	w.out.line("make build-plugin")
 	w.out.line(`export KUBECONFIG=%s PATH="$PWD/bin:$PATH:%s"`, w.cluster.Kubeconfig(), filepath.Dir(kubectl))
 	w.out.line(`kubectl -n %s patch cloneset %s --type=json -p '[{"op":"replace","path":"%s","value":"web:v4"}]'`,
-		with.namespace, with.set.Name, "/spec/template/spec/containers/0/image")
+		with.Key.Namespace, with.Key.Name, "/spec/template/spec/containers/0/image")
 	w.out.line("kubectl rollcall status -A -w")
 	name := serviceName
 	if w.field != nil {
-		name = with.namespace
+		name = with.Key.Namespace
 	}
 	w.out.line("%s", w.backend.look(name))
-	w.out.line("kubectl rollcall history %s -n %s -f %s\n", with.set.Name, with.namespace, w.manager.LogPath())
+	w.out.line("kubectl rollcall history %s -n %s -f %s\n", with.Key.Name, with.Key.Namespace, w.manager.LogPath())
 	before := with.traffic.Tally()
 	w.out.line("%s", columns())
 	err = with.during(ctx, func() error {
@@ -379,8 +371,8 @@ func (w *world) keep(ctx context.Context, with *life) error {
 // outcome is what came of the requests of an arm, with those that failed.
 type outcome struct {
 	arm      string
-	tally    traffic.Tally
-	failures []traffic.Failure
+	tally    rollout.Tally
+	failures []rollout.Failure
 }
 
 // conclude says how many requests failed in each arm, of which Rollcall's is the first, and what became of the applications'

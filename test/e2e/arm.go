@@ -4,8 +4,6 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"maps"
-	"strings"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -15,11 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/test/harness/kube"
-	"github.com/rollcall-dev/rollcall/test/harness/traffic"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
+	"github.com/rollcall-dev/rollcall/test/harness/rollout"
 	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
@@ -28,7 +26,6 @@ const (
 	replicas = 6
 	// graceSeconds is both the preStop sleep and what Kruise waits between unready and the new image.
 	graceSeconds = 5
-	hookDomain   = "example.com/"
 	pollStep     = 200 * time.Millisecond
 	// patience bounds the wait for one thing on a busy machine.
 	patience = 4 * time.Minute
@@ -40,17 +37,22 @@ var clonesetYAML []byte
 // The arms, in the order of the table.
 const (
 	withRollcall = "rollcall"
+	hooksOnly    = "hooks" // Rollcall, and no preStop sleep
 	withPreStop  = "prestop"
 	mirrorOnly   = "mirror"
 )
 
-func armNames() []string { return []string{withRollcall, withPreStop, mirrorOnly} }
+func armNames() []string { return []string{withRollcall, hooksOnly, withPreStop, mirrorOnly} }
+
+// hooked reports whether Rollcall keeps the arm's pods.
+func hooked(name string) bool { return name == withRollcall || name == hooksOnly }
 
 // arm is one way to keep the registry in step with the pods of a CloneSet, with clients of its own. Its name is the
 // service's too.
 type arm struct {
+	rollout.CloneSet
+
 	name    string
-	k8s     client.Client
 	clients *customers
 	// services: clients find the pods by a Kubernetes Service and not in Consul.
 	services  bool
@@ -59,30 +61,34 @@ type arm struct {
 	edit func(*appsv1alpha1.CloneSet)
 }
 
-func (a *arm) namespace() string { return "e2e-" + a.name }
+func (w *world) newArm(name string, edit func(*appsv1alpha1.CloneSet)) *arm {
+	key := client.ObjectKey{Namespace: namespaceOf(name), Name: "web"}
+	return &arm{CloneSet: rollout.CloneSet{K8s: w.k8s, Key: key}, name: name, directory: w.directory, edit: edit}
+}
+
+func namespaceOf(arm string) string { return "e2e-" + arm }
 
 // clonesetFor returns the CloneSet of an arm, whose clients find the pods by a Service or in Consul.
 func clonesetFor(name string, services bool) (*appsv1alpha1.CloneSet, error) {
-	set := &appsv1alpha1.CloneSet{}
-	if err := yaml.UnmarshalStrict(clonesetYAML, set); err != nil {
-		return nil, fmt.Errorf("reading cloneset.yaml: %w", err)
+	set, err := rollout.Decode(clonesetYAML)
+	if err != nil {
+		return nil, err
 	}
 	template := &set.Spec.Template
 	container := &template.Spec.Containers[0]
 	container.Image = appImage("v1")
-	if name == withPreStop || name == mirrorOnly {
-		set.Spec.Lifecycle = nil
-		maps.DeleteFunc(template.Labels, func(key, _ string) bool { return strings.HasPrefix(key, hookDomain) })
-	}
 	switch name {
-	case withRollcall:
-		if services {
-			template.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: lifecycle.ConditionInRotation}}
-		}
 	case withPreStop:
+		set.Spec.Lifecycle = nil
 		set.Spec.UpdateStrategy.InPlaceUpdateStrategy = &appspub.InPlaceUpdateStrategy{GracePeriodSeconds: graceSeconds}
 	case mirrorOnly:
+		set.Spec.Lifecycle = nil
+	}
+	if name == hooksOnly || name == mirrorOnly {
 		container.Lifecycle = nil
+	}
+	if services && hooked(name) {
+		template.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: lifecycle.ConditionInRotation}}
 	}
 	template.Labels["app"] = name
 	set.Spec.Selector.MatchLabels["app"] = name
@@ -104,31 +110,22 @@ func (a *arm) create(ctx context.Context) error {
 		Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: new(intstr.FromInt32(2)), Selector: set.Spec.Selector},
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: a.namespace(), Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+		Name: a.Key.Namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
 	}}
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: a.name},
 		Spec:       corev1.ServiceSpec{Selector: set.Spec.Selector.MatchLabels, Ports: []corev1.ServicePort{{Port: appPort}}},
 	}
 	budget.Namespace, service.Namespace, set.Namespace = namespace.Name, namespace.Name, namespace.Name
-	return kube.Create(ctx, a.k8s, namespace, budget, service, set)
+	return kube.Create(ctx, a.K8s, namespace, budget, service, set)
 }
 
-func (a *arm) cloneset(ctx context.Context) (*appsv1alpha1.CloneSet, error) {
-	set := &appsv1alpha1.CloneSet{}
-	if err := a.k8s.Get(ctx, client.ObjectKey{Namespace: a.namespace(), Name: "web"}, set); err != nil {
-		return nil, fmt.Errorf("reading the CloneSet of arm %s: %w", a.name, err)
+// delete removes what create has created.
+func (a *arm) delete(ctx context.Context) error {
+	if err := a.K8s.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a.Key.Namespace}}); err != nil {
+		return fmt.Errorf("removing arm %s: %w", a.name, err)
 	}
-	return set, nil
-}
-
-func (a *arm) change(ctx context.Context, edit func(*appsv1alpha1.CloneSetSpec)) error {
-	set := &appsv1alpha1.CloneSet{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace(), Name: "web"}}
-	return kube.Change(ctx, a.k8s, set, func() { edit(&set.Spec) })
-}
-
-func (a *arm) pods(ctx context.Context) ([]corev1.Pod, error) {
-	return kube.Pods(ctx, a.k8s, a.namespace())
+	return nil
 }
 
 func (a *arm) await(ctx context.Context, what string, holds func(context.Context) error) error {
@@ -141,22 +138,8 @@ func (a *arm) await(ctx context.Context, what string, holds func(context.Context
 // settle returns when the CloneSet is as its spec wants it, and the registry has those pods and no others in rotation.
 func (a *arm) settle(ctx context.Context) error {
 	return a.await(ctx, "the rollout to end", func(ctx context.Context) error {
-		set, err := a.cloneset(ctx)
-		if err != nil {
-			return err
-		}
-		pods, err := a.pods(ctx)
-		if err != nil {
-			return err
-		}
-		if err := kube.Unsettled(set, pods); err != nil {
-			return err
-		}
-		entries, _, err := a.directory.lookUp(ctx, a.name, 0)
-		if err != nil {
-			return err
-		}
-		return kube.Differs("the registry", pods, entries)
+		_, err := a.Settled(ctx, []read.Reader{polling(a.directory, a.name)})
+		return err
 	})
 }
 
@@ -168,13 +151,15 @@ func await(ctx context.Context, holds func(context.Context) error) error {
 type staged struct {
 	*arm
 
-	client *traffic.Client
+	client *rollout.Client
 	stop   func() // returns when the last request is done
 }
 
 // stage creates the arm, with a CloneSet that edit has changed, and lets its client begin once the pods are in rotation.
-func (w *world) stage(ctx context.Context, name string, requests traffic.Options, edit func(*appsv1alpha1.CloneSet)) (*staged, error) {
-	a := &arm{name: name, k8s: w.k8s, directory: w.directory, edit: edit}
+func (w *world) stage(
+	ctx context.Context, name string, requests rollout.ClientOptions, edit func(*appsv1alpha1.CloneSet),
+) (*staged, error) {
+	a := w.newArm(name, edit)
 	if err := a.create(ctx); err != nil {
 		return nil, err
 	}
@@ -182,15 +167,12 @@ func (w *world) stage(ctx context.Context, name string, requests traffic.Options
 		return nil, err
 	}
 	requests.Name, requests.Read = name, polling(w.directory, name)
-	client := traffic.New(requests)
+	client := rollout.NewClient(requests)
 	return &staged{a, client, client.Start(ctx)}, nil
 }
 
 // strike removes the arm.
 func (a *staged) strike(ctx context.Context) error {
 	a.stop()
-	if err := a.k8s.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a.namespace()}}); err != nil {
-		return fmt.Errorf("removing arm %s: %w", a.name, err)
-	}
-	return nil
+	return a.delete(ctx)
 }

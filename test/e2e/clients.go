@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/test/harness/traffic"
+	"github.com/rollcall-dev/rollcall/test/harness/rollout"
 )
 
 // requestTimeout is longer than any answer takes on a busy machine: a request that meets it is lost.
@@ -18,7 +18,7 @@ const requestTimeout = 10 * time.Second
 
 // customers are the clients of a service.
 type customers struct {
-	all []*traffic.Client
+	all []*rollout.Client
 	// requests and failures of each that were taken already.
 	requests, failures []int
 }
@@ -27,14 +27,14 @@ type customers struct {
 func newCustomers(d directory, service string) *customers {
 	polled := polling(d, service)
 	c := &customers{}
-	for _, o := range []traffic.Options{
+	for _, o := range []rollout.ClientOptions{
 		// 91 a second, each over a connection of its own; 91 a second over kept connections; and 20 under way at any time.
 		{Name: "polls", Every: 11 * time.Millisecond, Read: polled},
 		{Name: "blocks", Every: 11 * time.Millisecond, Read: blocking(d, service), Blocks: true, KeepAlive: true},
 		{Name: "long", Every: 50 * time.Millisecond, Read: polled, KeepAlive: true, Query: "?for=1s"},
 	} {
 		o.Timeout = requestTimeout
-		c.all = append(c.all, traffic.New(o))
+		c.all = append(c.all, rollout.NewClient(o))
 	}
 	c.requests, c.failures = make([]int, len(c.all)), make([]int, len(c.all))
 	return c
@@ -69,12 +69,12 @@ func (c *customers) take() result {
 		r.failures = append(r.failures, failures[c.failures[i]:]...)
 		c.requests[i], c.failures[i] = requests, len(failures)
 	}
-	slices.SortFunc(r.failures, func(a, b traffic.Failure) int { return a.At.Compare(b.At) })
+	slices.SortFunc(r.failures, func(a, b rollout.Failure) int { return a.At.Compare(b.At) })
 	return r
 }
 
 // reasons counts failures by reason, the most frequent first.
-func reasons(failures []traffic.Failure) string {
+func reasons(failures []rollout.Failure) string {
 	counts := map[string]int{}
 	for _, f := range failures {
 		why, _, _ := strings.Cut(strings.TrimPrefix(f.Why, "http: "), ":") // without the names of pods

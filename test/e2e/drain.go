@@ -66,7 +66,7 @@ func drainWithoutLeader(ctx context.Context, w *world) error {
 
 // evictionsHooked returns when the webhook answers for a pod of Rollcall's arm.
 func (w *world) evictionsHooked(ctx context.Context) error {
-	pods, err := w.arms[0].pods(ctx)
+	pods, err := w.arms[0].Pods(ctx)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func nodeDies(ctx context.Context, w *world) error {
 	}
 	var dying []corev1.Pod
 	for _, a := range w.arms {
-		pods, err := a.pods(ctx)
+		pods, err := a.Pods(ctx)
 		if err != nil {
 			return err
 		}
@@ -146,7 +146,7 @@ func (a *arm) outOfRotation(ctx context.Context, pods []corev1.Pod) error {
 }
 
 func (w *world) busiestNode(ctx context.Context) (string, error) {
-	pods, err := w.arms[0].pods(ctx)
+	pods, err := w.arms[0].Pods(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -207,5 +207,5 @@ func (w *world) evictAll(ctx context.Context, node string) (refused int, err err
 
 // owns reports whether a namespace is one of those that the tests have made.
 func (w *world) owns(namespace string) bool {
-	return namespace == rollcallNamespace || slices.ContainsFunc(w.arms, func(a *arm) bool { return a.namespace() == namespace })
+	return namespace == rollcallNamespace || slices.ContainsFunc(w.arms, func(a *arm) bool { return a.Key.Namespace == namespace })
 }

@@ -35,7 +35,7 @@ func spotReclaimed(ctx context.Context, w *world) error {
 		return err
 	}
 	for _, a := range w.arms {
-		err := a.change(ctx, func(spec *appsv1alpha1.CloneSetSpec) {
+		err := a.Change(ctx, func(spec *appsv1alpha1.CloneSetSpec) {
 			spec.UpdateStrategy.MaxSurge, spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(1)), new(intstr.FromInt32(0))
 		})
 		if err != nil {

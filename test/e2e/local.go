@@ -39,9 +39,17 @@ const (
 )
 
 // prepare builds what a node of this machine needs, while this process still has the machine's network.
-func prepare(ctx context.Context) error {
+func prepare(ctx context.Context, chosen []scenario) error {
 	if err := missing(); err != nil {
 		return err
+	}
+	for _, s := range chosen {
+		if s.get == nil {
+			continue
+		}
+		if err := s.get(ctx); err != nil {
+			return err
+		}
 	}
 	if _, err := servers.Build(ctx, servers.NewProgress(os.Stdout)); err != nil {
 		return err

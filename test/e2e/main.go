@@ -49,7 +49,7 @@ func start(ctx context.Context) error {
 		fmt.Printf("e2e: the nodes must have the images of %s, by kind load image-archive for example\n", imagesPath)
 		return remote(ctx, kubeconfig)
 	}
-	if err := prepare(ctx); err != nil {
+	if err := prepare(ctx, chosen); err != nil {
 		return err
 	}
 	return isolated(ctx, insideArg)
@@ -59,7 +59,7 @@ func start(ctx context.Context) error {
 // their name. Behind Services only some are played.
 func choose(value string, services bool) ([]scenario, error) {
 	chosen := slices.DeleteFunc(scenarios(), func(s scenario) bool {
-		return services && !s.services || (value != "short" || !s.short) && !strings.Contains(s.name, value)
+		return services && !s.services || s.apart && value == "" || (value != "short" || !s.short) && !strings.Contains(s.name, value)
 	})
 	if len(chosen) == 0 {
 		return nil, fmt.Errorf("E2E is %q: write short for the scenarios that CI plays, a part of a scenario's name "+

@@ -104,7 +104,7 @@ func cleanUp(ctx context.Context, k8s client.Client, objects []*unstructured.Uns
 		namespace := &unstructured.Unstructured{}
 		namespace.SetAPIVersion("v1")
 		namespace.SetKind("Namespace")
-		namespace.SetName((&arm{name: name}).namespace())
+		namespace.SetName(namespaceOf(name))
 		objects = append(objects, namespace)
 	}
 	for _, object := range objects {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/test/harness/command"
-	"github.com/rollcall-dev/rollcall/test/harness/traffic"
+	"github.com/rollcall-dev/rollcall/test/harness/rollout"
 )
 
 // shown is how many failures of Rollcall's arm are written out; the file has all.
@@ -15,7 +15,7 @@ const shown = 20
 // result is what came of the requests of one arm in one scenario.
 type result struct {
 	requests int
-	failures []traffic.Failure
+	failures []rollout.Failure
 }
 
 // row is a line of the table.
@@ -30,9 +30,9 @@ type row struct {
 func report(out io.Writer, rows []row) error {
 	lost, requests, counted := map[string]int{}, 0, 0
 	var notes []string
-	const format = "%-44v %8v %10v %10v %10v %10v\n"
+	const format = "%-56v %8v %10v %10v %10v %10v %10v\n"
 	fmt.Fprintln(out, "\nRequests that failed")
-	fmt.Fprintf(out, format, "scenario", "seconds", "requests", withRollcall, withPreStop, mirrorOnly)
+	fmt.Fprintf(out, format, "scenario", "seconds", "requests", withRollcall, hooksOnly, withPreStop, mirrorOnly)
 	for _, r := range rows {
 		name := r.scenario
 		if r.lossy != "" {
@@ -44,7 +44,7 @@ func report(out io.Writer, rows []row) error {
 			sent += result.requests
 		}
 		fmt.Fprintf(out, format, name, int(r.took.Seconds()), sent, len(r.arms[withRollcall].failures),
-			len(r.arms[withPreStop].failures), len(r.arms[mirrorOnly].failures))
+			len(r.arms[hooksOnly].failures), len(r.arms[withPreStop].failures), len(r.arms[mirrorOnly].failures))
 		if r.lossy != "" {
 			continue
 		}
@@ -58,8 +58,8 @@ func report(out io.Writer, rows []row) error {
 		fmt.Fprintln(out, note)
 	}
 	fmt.Fprintf(out, "e2e: %d scenarios, %d requests; failed: "+
-		"%d with rollcall, %d with preStop and mirror, %d with mirror\n",
-		counted, requests, lost[withRollcall], lost[withPreStop], lost[mirrorOnly])
+		"%d with rollcall, %d without its preStop sleep, %d with preStop and mirror, %d with mirror\n",
+		counted, requests, lost[withRollcall], lost[hooksOnly], lost[withPreStop], lost[mirrorOnly])
 	if lost[withRollcall] > 0 {
 		return command.ErrFailed
 	}
@@ -93,6 +93,6 @@ func (w *world) tellLost(a *staged) {
 	}
 }
 
-func lineOf(f traffic.Failure) string {
+func lineOf(f rollout.Failure) string {
 	return fmt.Sprintf("%s  %-6s  %-12s  %s", f.At.Format("15:04:05.000"), f.Client, f.Pod, f.Why)
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/kube"
 	"github.com/rollcall-dev/rollcall/test/harness/network"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
+	"github.com/rollcall-dev/rollcall/test/harness/rollout"
 	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
@@ -39,6 +40,10 @@ type scenario struct {
 	beside func(ctx context.Context, w *world) error
 	// alone plays instead, with arms of its own, before those of the table are there, and reports itself.
 	alone func(ctx context.Context, w *world) error
+	// apart: it takes long, and is played only if E2E asks for it by name.
+	apart bool
+	// get gets servers that no other scenario needs, while this process has the machine's network.
+	get func(context.Context) error
 	// lossy says why no arm can save every request. Then the scenario does not count.
 	lossy string
 	// own is set where it takes nodes of this program's own.
@@ -65,11 +70,14 @@ func settled(ctx context.Context, a *arm) error { return a.settle(ctx) }
 func scenarios() []scenario {
 	return []scenario{
 		{name: "streams, by drain", alone: streams, own: true},
+		{name: "durations with Consul", alone: durations("consul"), own: true, apart: true, get: getOtherRegistries},
+		{name: "durations with Nacos", alone: durations("nacos"), own: true, apart: true, get: getOtherRegistries},
+		{name: "durations with Eureka", alone: durations("eureka"), own: true, apart: true, get: getOtherRegistries},
 		{name: "unready.after, by what makes pods unready", alone: unreadyAfter, own: true},
 		{name: "in-place update", short: true, services: true, play: update},
 		{name: "recreate with maxSurge and preNormal", short: true, services: true, play: recreate},
 		{name: "scale in and out", short: true, services: true, play: sequence(scaleTo(replicas/2), settled, scaleTo(replicas))},
-		{name: "specified-delete", short: true, play: removeTwo(mark)},
+		{name: "specified-delete", short: true, play: removeTwo(rollout.MarkDeleted)},
 		{name: "cancelled scale-in", short: true, play: sequence(scaleTo(replicas/2), leaving, scaleTo(replicas))},
 		{name: "both managers killed in an update", short: true, play: update, beside: onceUpdating(killManagers)},
 		{name: "node drained", short: true, beside: drain},
@@ -111,7 +119,7 @@ func scenarios() []scenario {
 
 // update gives the pods the other version, in place.
 func update(ctx context.Context, a *arm) error {
-	return a.change(ctx, func(spec *appsv1alpha1.CloneSetSpec) {
+	return a.Change(ctx, func(spec *appsv1alpha1.CloneSetSpec) {
 		spec.UpdateStrategy.Type = appsv1alpha1.InPlaceIfPossibleCloneSetUpdateStrategyType
 		spec.UpdateStrategy.MaxSurge, spec.UpdateStrategy.MaxUnavailable = nil, new(intstr.FromInt32(2))
 		nextVersion(spec)
@@ -120,7 +128,7 @@ func update(ctx context.Context, a *arm) error {
 
 // recreate gives the pods the other version by new pods, one at a time, each before the old one goes.
 func recreate(ctx context.Context, a *arm) error {
-	return a.change(ctx, byNewPods)
+	return a.Change(ctx, byNewPods)
 }
 
 func byNewPods(spec *appsv1alpha1.CloneSetSpec) {
@@ -140,29 +148,24 @@ func nextVersion(spec *appsv1alpha1.CloneSetSpec) {
 
 func scaleTo(n int32) action {
 	return func(ctx context.Context, a *arm) error {
-		return a.change(ctx, func(spec *appsv1alpha1.CloneSetSpec) { spec.Replicas = new(n) })
+		return a.Scale(ctx, n)
 	}
 }
 
 // removeTwo has two pods go in one way or the other.
 func removeTwo(remove func(context.Context, client.Client, *corev1.Pod) error) action {
 	return func(ctx context.Context, a *arm) error {
-		pods, err := a.pods(ctx)
+		pods, err := a.Pods(ctx)
 		if err != nil {
 			return err
 		}
 		for _, pod := range pods[:2] {
-			if err := remove(ctx, a.k8s, &pod); err != nil {
+			if err := remove(ctx, a.K8s, &pod); err != nil {
 				return fmt.Errorf("removing %s: %w", pod.Name, err)
 			}
 		}
-		return a.await(ctx, "the pods to go", func(ctx context.Context) error { return a.gone(ctx, pods[:2]) })
+		return a.await(ctx, "the pods to go", func(ctx context.Context) error { return a.Gone(ctx, pods[:2]...) })
 	}
-}
-
-// mark has Kruise replace a pod that a person names.
-func mark(ctx context.Context, k8s client.Client, pod *corev1.Pod) error {
-	return k8s.Patch(ctx, pod, kube.Merge(`{"metadata":{"labels":{%q:"true"}}}`, appsv1alpha1.SpecifiedDeleteKey))
 }
 
 // remove deletes a pod behind OpenKruise's back: no hook is asked.
@@ -180,7 +183,7 @@ func evict(ctx context.Context, k8s client.Client, pod *corev1.Pod) error {
 // restartTwo has OpenKruise restart the containers of two pods. Each pod is unready for longer than clients take to notice
 // before its container stops: OpenKruise's daemon runs no preStop sleep, and asks no hook.
 func restartTwo(ctx context.Context, a *arm) error {
-	pods, err := a.pods(ctx)
+	pods, err := a.Pods(ctx)
 	if err != nil {
 		return err
 	}
@@ -193,11 +196,11 @@ func restartTwo(ctx context.Context, a *arm) error {
 				Strategy:   &appsv1alpha1.ContainerRecreateRequestStrategy{UnreadyGracePeriodSeconds: new(int64(graceSeconds))},
 			},
 		}
-		if err := a.k8s.Create(ctx, request); err != nil {
+		if err := a.K8s.Create(ctx, request); err != nil {
 			return fmt.Errorf("asking for a restart of %s: %w", pod.Name, err)
 		}
 		err := a.await(ctx, "containers to be restarted", func(ctx context.Context) error {
-			if err := a.k8s.Get(ctx, client.ObjectKeyFromObject(request), request); err != nil {
+			if err := a.K8s.Get(ctx, client.ObjectKeyFromObject(request), request); err != nil {
 				return fmt.Errorf("reading the request for a restart: %w", err)
 			}
 			if phase := request.Status.Phase; phase != appsv1alpha1.ContainerRecreateRequestCompleted {
@@ -215,26 +218,11 @@ func restartTwo(ctx context.Context, a *arm) error {
 // restarted returns nil once the container of the pod has been started again since the pod was read.
 func (a *arm) restarted(ctx context.Context, was *corev1.Pod) error {
 	pod := &corev1.Pod{}
-	if err := a.k8s.Get(ctx, client.ObjectKeyFromObject(was), pod); err != nil {
+	if err := a.K8s.Get(ctx, client.ObjectKeyFromObject(was), pod); err != nil {
 		return fmt.Errorf("reading %s: %w", was.Name, err)
 	}
 	if pod.Status.ContainerStatuses[0].ContainerID == was.Status.ContainerStatuses[0].ContainerID {
 		return errors.New("it has not been started again")
-	}
-	return nil
-}
-
-func (a *arm) gone(ctx context.Context, pods []corev1.Pod) error {
-	left, err := a.pods(ctx)
-	if err != nil {
-		return err
-	}
-	for _, pod := range left {
-		for _, was := range pods {
-			if pod.UID == was.UID {
-				return errors.New(pod.Name + " is still there")
-			}
-		}
 	}
 	return nil
 }
@@ -249,7 +237,7 @@ func leaving(ctx context.Context, a *arm) error {
 // awaitPod returns when a pod is like this, or when pods are gone that there were.
 func (a *arm) awaitPod(ctx context.Context, what string, like func(*corev1.Pod) bool) error {
 	return a.await(ctx, what, func(ctx context.Context) error {
-		pods, err := a.pods(ctx)
+		pods, err := a.Pods(ctx)
 		if err != nil || len(pods) < replicas {
 			return err
 		}
@@ -307,11 +295,11 @@ func registryFrozen(ctx context.Context, w *world) error {
 
 // scaleInByName takes two pods out that the CloneSet names.
 func scaleInByName(ctx context.Context, a *arm) error {
-	pods, err := a.pods(ctx)
+	pods, err := a.Pods(ctx)
 	if err != nil {
 		return err
 	}
-	err = a.change(ctx, func(spec *appsv1alpha1.CloneSetSpec) {
+	err = a.Change(ctx, func(spec *appsv1alpha1.CloneSetSpec) {
 		spec.Replicas = new(int32(replicas - 2))
 		spec.ScaleStrategy.PodsToDelete = []string{pods[0].Name, pods[1].Name}
 	})
@@ -321,13 +309,13 @@ func scaleInByName(ctx context.Context, a *arm) error {
 	if err := a.settle(ctx); err != nil {
 		return err
 	}
-	return a.gone(ctx, pods[:2])
+	return a.Gone(ctx, pods[:2]...)
 }
 
 // keep sets how many pods are not to be updated.
 func keep(n int32) action {
 	return func(ctx context.Context, a *arm) error {
-		return a.change(ctx, func(spec *appsv1alpha1.CloneSetSpec) { spec.UpdateStrategy.Partition = new(intstr.FromInt32(n)) })
+		return a.Change(ctx, func(spec *appsv1alpha1.CloneSetSpec) { spec.UpdateStrategy.Partition = new(intstr.FromInt32(n)) })
 	}
 }
 
@@ -335,7 +323,7 @@ func keep(n int32) action {
 func updated(want int32) action {
 	return func(ctx context.Context, a *arm) error {
 		return a.await(ctx, "pods of the new version", func(ctx context.Context) error {
-			set, err := a.cloneset(ctx)
+			set, err := a.Get(ctx)
 			if err != nil {
 				return err
 			}
@@ -371,7 +359,7 @@ func kruiseDown(ctx context.Context, w *world) error {
 
 // graceful replaces the pods by such as finish what is under way when they have to stop.
 func graceful(ctx context.Context, a *arm) error {
-	return a.change(ctx, func(spec *appsv1alpha1.CloneSetSpec) {
+	return a.Change(ctx, func(spec *appsv1alpha1.CloneSetSpec) {
 		byNewPods(spec)
 		for i, variable := range spec.Template.Spec.Containers[0].Env {
 			if variable.Name == "STOP" {
@@ -383,7 +371,7 @@ func graceful(ctx context.Context, a *arm) error {
 
 // crash has the application of one pod end by itself.
 func crash(ctx context.Context, a *arm) error {
-	pods, err := a.pods(ctx)
+	pods, err := a.Pods(ctx)
 	if err != nil {
 		return err
 	}

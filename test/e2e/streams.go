@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"time"
@@ -16,7 +15,8 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/command"
-	"github.com/rollcall-dev/rollcall/test/harness/traffic"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
+	"github.com/rollcall-dev/rollcall/test/harness/rollout"
 	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
@@ -33,7 +33,7 @@ const (
 // drained is what came of the streams of an arm while its pods were updated.
 type drained struct {
 	name, drain string
-	streams     traffic.Tally
+	streams     rollout.Tally
 	rollout     time.Duration
 }
 
@@ -80,7 +80,7 @@ func judge(short, long, idle drained) error {
 
 // stream updates the pods of one arm, two at a time. Their drain is all that streams get: there is no preStop sleep.
 func (w *world) stream(ctx context.Context, d *drained) (err error) {
-	a, err := w.stage(ctx, d.name, traffic.Options{Every: streamEvery, Timeout: streamTimeout, Send: follower()},
+	a, err := w.stage(ctx, d.name, rollout.ClientOptions{Every: streamEvery, Timeout: streamTimeout, Send: follower()},
 		func(set *appsv1alpha1.CloneSet) {
 			template := &set.Spec.Template
 			template.Annotations = map[string]string{service.AnnotationDrain: d.drain}
@@ -108,21 +108,10 @@ func follower() func(context.Context, registry.Entry) error {
 	return func(ctx context.Context, target registry.Entry) error {
 		length := min(time.Duration(rand.ExpFloat64()*float64(meanStream)), longestStream)
 		address := fmt.Sprintf("http://%s/events?for=%s", target.Endpoint(), length)
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
-		if err != nil {
-			return fmt.Errorf("making the request: %w", err)
-		}
-		response, err := client.Do(request)
-		if err != nil {
-			return err
-		}
-		defer response.Body.Close()
-		events, err := io.ReadAll(response.Body)
+		events, err := (&registries.Client{URL: address, HTTP: client}).Do(ctx, http.MethodGet, "", nil)
 		switch {
 		case err != nil:
 			return err
-		case response.StatusCode != http.StatusOK:
-			return errors.New("the answer is " + response.Status)
 		case !bytes.HasPrefix(events, []byte("data: "+target.Pod+"\n")):
 			return errors.New("another pod answered")
 		case !bytes.HasSuffix(events, []byte("event: end\ndata: \n\n")):

@@ -16,7 +16,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/test/harness/kube"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
-	"github.com/rollcall-dev/rollcall/test/harness/traffic"
+	"github.com/rollcall-dev/rollcall/test/harness/rollout"
 	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
@@ -32,7 +32,7 @@ const (
 
 // cost is what clients paid, and for how long pods were out of rotation, one after the other.
 type cost struct {
-	requests traffic.Tally
+	requests rollout.Tally
 	out      time.Duration
 }
 
@@ -47,7 +47,7 @@ func unreadyAfter(ctx context.Context, w *world) (err error) {
 		}
 	}()
 	for _, period := range []int32{1, 10} {
-		requests := traffic.Options{Every: 20 * time.Millisecond, Timeout: 2 * time.Second}
+		requests := rollout.ClientOptions{Every: 20 * time.Millisecond, Timeout: 2 * time.Second}
 		a, err := w.stage(ctx, fmt.Sprintf("probe-%ds", period), requests, func(set *appsv1alpha1.CloneSet) {
 			probe := set.Spec.Template.Spec.Containers[0].ReadinessProbe
 			probe.PeriodSeconds, probe.TimeoutSeconds = period, 2
@@ -132,7 +132,7 @@ func (a *arm) missing(ctx context.Context) (out time.Duration) {
 // hangOne has one application of each arm answer nothing for some time.
 func hangOne(ctx context.Context, arms []*staged) error {
 	for _, a := range arms {
-		pods, err := a.pods(ctx)
+		pods, err := a.Pods(ctx)
 		if err != nil {
 			return err
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"path/filepath"
 	"sync"
 	"time"
@@ -18,8 +17,8 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/consul"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 	"github.com/rollcall-dev/rollcall/test/harness/command"
-	"github.com/rollcall-dev/rollcall/test/harness/mirror"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
+	"github.com/rollcall-dev/rollcall/test/harness/rollout"
 	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
@@ -67,6 +66,7 @@ type world struct {
 	directory directory
 	consul    *consulServer // nil with services
 	arms      []*arm
+	others    bool // the registries of durations.yaml run
 }
 
 // play deploys Rollcall and the arms, plays the scenarios and reports.
@@ -141,22 +141,22 @@ func (w *world) startArms(ctx context.Context, background *sync.WaitGroup) error
 	}
 	started := time.Now()
 	for _, name := range armNames() {
-		a := &arm{name: name, k8s: w.k8s, directory: w.directory, services: w.endpoints != 0, clients: newCustomers(w.directory, name)}
+		a := w.newArm(name, nil)
+		a.services, a.clients = w.endpoints != 0, newCustomers(w.directory, name)
 		w.arms = append(w.arms, a)
 		if err := a.create(ctx); err != nil {
 			return err
 		}
-		if name == withRollcall || a.services { // the EndpointSlice controller is a mirror of readiness
+		if hooked(name) || a.services { // the EndpointSlice controller is a mirror of readiness
 			continue
 		}
-		store, err := consul.New(ctx, registry.Config{
-			Cluster: mirror.Cluster, Endpoint: fmt.Sprintf("https://127.0.0.1:%d", writersPort), Timeout: mirror.CallTimeout,
-			TLS: registry.TLS{CAFile: filepath.Join(w.built, caFile)}, Logger: slog.New(slog.DiscardHandler),
+		mirror, err := rollout.NewMirror(ctx, w.k8s, a.Key.Namespace, appPort, consul.New, registry.Config{
+			Endpoint: fmt.Sprintf("https://127.0.0.1:%d", writersPort), TLS: registry.TLS{CAFile: filepath.Join(w.built, caFile)},
 		})
 		if err != nil {
-			return fmt.Errorf("making the mirror's registry: %w", err)
+			return err
 		}
-		background.Go(func() { mirror.New(w.k8s, store, a.namespace(), appPort).Run(ctx) })
+		background.Go(func() { mirror.Run(ctx) })
 	}
 	if err := w.settle(ctx); err != nil {
 		return err

@@ -5,7 +5,8 @@
 //	pki           certificates
 //	cluster       the control plane with OpenKruise; cluster/podserver answers for the pods, cluster/servers builds it
 //	manifests     manifests, read, rendered as kustomize does and applied
-//	kube          what is asked of a cluster again and again: pods, changes, whether a CloneSet has settled
+//	kube          what is asked of an API server again and again: pods, and changes
+//	rollout       a CloneSet, what its users do to it and whether it has settled, clients that send requests, and a mirror
 //	account       the ServiceAccount and the roles that ship, for managers outside the cluster
 //	manager       the manager, built and run
 //	registries    the registries' servers, and clients that read from them
@@ -19,12 +20,9 @@
 //	series        metrics as a scrape shows them
 //	mount         files as kubelet mounts them
 //	bubble        tables and scenes whose time passes while all wait
-//	traffic       a client that sends requests to what a registry names
-//	mirror        what keeps a registry in step where nothing waits for it
 //	network       the way to a server, which can be slow, break or be cut
 //	wait          waits of commands, which have no test to end
 //	command       how chaos and the demo begin and end
-//	results       what go test -json wrote
 //
 // The tests themselves are in test/integration (scenarios), test/registries (drivers on real servers), test/chaos,
 // test/demo, test/bench, test/e2e and test/outoftree. test/ready builds what they need.

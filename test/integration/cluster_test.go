@@ -77,11 +77,11 @@ func refusedByPolicy(s *scenario) {
 	s.awaitAtLeast(2, "refused patches", func() int {
 		return s.countWrites(func(w apiproxy.Write) bool { return w.ToPod() && w.Status == http.StatusUnprocessableEntity })
 	})
-	s.ExpectEvent(pod, corev1.EventTypeWarning, "PatchRefused", "pods are frozen")
+	s.ExpectEvent(pod, corev1.EventTypeWarning, "APIServerFailed", "pods are frozen")
 	s.ExpectNeverSeen(pod, appspub.LifecycleStateNormal)
 	lift()
 	s.ExpectSteady()
-	s.ExpectEvent(pod, corev1.EventTypeNormal, "Resolved", "PatchRefused")
+	s.ExpectEvent(pod, corev1.EventTypeNormal, "Resolved", "APIServerFailed")
 	s.DeleteByLabel(s.Now(pod.UID))
 	s.AwaitGone(pod)
 	s.ExpectSteady()

@@ -15,7 +15,6 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
-	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // TestCrashedContainers: with the driver pod, an application that has crashed can't be asked to leave, and does not hold up the rollout that
@@ -86,13 +85,7 @@ type apps struct {
 func startApps(t *testing.T) *apps {
 	t.Helper()
 	a := &apps{out: map[string]bool{}, dead: map[string]bool{}}
-	var config net.ListenConfig
-	listener, err := config.Listen(t.Context(), "tcp4", "0.0.0.0:0")
-	expect.NoError(t, err)
-	a.port = listener.Addr().(*net.TCPAddr).Port
-	server := &http.Server{Handler: a, ReadHeaderTimeout: patience}
-	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(func() { _ = server.Close() })
+	a.port = serveOnPods(t, a)
 	return a
 }
 

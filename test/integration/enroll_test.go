@@ -27,6 +27,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/lint"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/cluster/podserver"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 	"github.com/rollcall-dev/rollcall/test/harness/kube"
@@ -61,7 +62,7 @@ func TestEnrollment(t *testing.T) {
 	config["enroll"] = true
 	s := newScenario(t, startManager(t, namespace, config), env.registry, labels, namespace)
 	install(t, "enroll", namespace)
-	s.troubled, s.port = true, servePods(t)
+	s.troubled, s.port = true, podserver.Use(t, env.client)
 	f := &fleet{scenario: s, size: fleetSize(t), pods: map[string]string{}, specs: map[string]string{}}
 	f.create()
 	client, stop := sendRequests(t, func(context.Context) ([]registry.Entry, error) { return s.registry.serving(t, namespace), nil })

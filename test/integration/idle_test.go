@@ -27,16 +27,22 @@ type busyPods struct {
 	asked map[string][]time.Time
 }
 
-func startBusyPods(t *testing.T) *busyPods {
+// serveOnPods has one listener take the connections to all pods.
+func serveOnPods(t *testing.T, applications http.Handler) (port int) {
 	t.Helper()
-	b := &busyPods{TB: t, left: map[string]int{}, asked: map[string][]time.Time{}}
 	var config net.ListenConfig
 	listener, err := config.Listen(t.Context(), "tcp4", "0.0.0.0:0")
 	expect.NoError(t, err)
-	b.port = listener.Addr().(*net.TCPAddr).Port
-	server := &http.Server{Handler: b, ReadHeaderTimeout: patience}
+	server := &http.Server{Handler: applications, ReadHeaderTimeout: patience}
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close() })
+	return listener.Addr().(*net.TCPAddr).Port
+}
+
+func startBusyPods(t *testing.T) *busyPods {
+	t.Helper()
+	b := &busyPods{TB: t, left: map[string]int{}, asked: map[string][]time.Time{}}
+	b.port = serveOnPods(t, b)
 	return b
 }
 

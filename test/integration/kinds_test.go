@@ -19,6 +19,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/test/harness/checker"
 	"github.com/rollcall-dev/rollcall/test/harness/kube"
+	"github.com/rollcall-dev/rollcall/test/harness/rollout"
 )
 
 // TestStatefulSet: pods that keep their names under other UIDs are registered, updated and deleted as a CloneSet's are.
@@ -195,7 +196,7 @@ func (s *scenario) ExpectStanding(n int, image string) []*corev1.Pod {
 			return fmt.Errorf("there are %d pods, not %d", len(pods), n)
 		}
 		for _, pod := range pods {
-			if err := kube.NotReadyWith(pod, image); err != nil {
+			if err := rollout.NotReadyWith(pod, image); err != nil {
 				return err
 			}
 			for _, h := range s.hooks[checker.PreDelete] {

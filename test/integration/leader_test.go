@@ -28,14 +28,14 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 	"github.com/rollcall-dev/rollcall/test/harness/manager"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
-	"github.com/rollcall-dev/rollcall/test/harness/traffic"
+	"github.com/rollcall-dev/rollcall/test/harness/rollout"
 )
 
 // relay is a scenario of two managers, one of which leads, with clients that send requests to the pods all the while.
 type relay struct {
 	*scenario
 
-	client *traffic.Client
+	client *rollout.Client
 	stop   func()
 }
 
@@ -48,7 +48,7 @@ func startRelay(t *testing.T, name string) *relay {
 	r := &relay{scenario: newScenario(t, first, env.registry, finalizer, name)}
 	r.troubled = true
 	r.drain = 3 * time.Second // longer than a client goes on with what it has read, on a busy machine too
-	r.port = servePods(t)
+	r.port = podserver.Use(t, env.client)
 	r.Begin(inPlace, replicas(3), annotated(drainKey, r.drain.String()),
 		annotated(servicesKey, fmt.Sprintf("%s=%d", name, r.port)))
 	r.standby = startManager(t, name+"-second", config, flags...)
@@ -60,9 +60,9 @@ func startRelay(t *testing.T, name string) *relay {
 }
 
 // sendRequests has a client send requests to the instances that it reads, until stop is called.
-func sendRequests(t *testing.T, instances read.Reader) (client *traffic.Client, stop func()) {
+func sendRequests(t *testing.T, instances read.Reader) (client *rollout.Client, stop func()) {
 	t.Helper()
-	client = traffic.New(traffic.Options{
+	client = rollout.NewClient(rollout.ClientOptions{
 		Read:    instances,
 		Timeout: patience, // a busy machine is slow, and that is no failure
 		Tell:    func(_ time.Time, pod, what string) { t.Logf("%s: %s", pod, what) },
@@ -70,15 +70,6 @@ func sendRequests(t *testing.T, instances read.Reader) (client *traffic.Client, 
 	stop = client.Start(context.WithoutCancel(t.Context()))
 	t.Cleanup(stop)
 	return client, stop
-}
-
-// servePods answers for the cluster's pods and returns the port.
-func servePods(t *testing.T) int {
-	t.Helper()
-	server, stop, err := podserver.Start(t.Context(), env.client, func(err error) { t.Error(err) })
-	expect.NoError(t, err)
-	t.Cleanup(stop)
-	return server.Port
 }
 
 // AwaitTakeover returns when the second manager has the lease and has written to a pod, and says how long that took.

@@ -28,7 +28,7 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
-	"github.com/rollcall-dev/rollcall/test/harness/traffic"
+	"github.com/rollcall-dev/rollcall/test/harness/rollout"
 )
 
 // The names that docs/moving-over/README.md has.
@@ -134,7 +134,7 @@ func startMove(t *testing.T) *move {
 	m.look, _, _ = strings.Cut("#"+m.look, "# Eureka")
 	m.port = at.Port()
 	m.config = defaultConfiguration("", shop)
-	m.config["drain"] = (2 * (traffic.RefreshEvery + traffic.RequestTimeout)).String()
+	m.config["drain"] = (2 * (rollout.RefreshEvery + rollout.RequestTimeout)).String()
 	m.config["registry"] = map[string]any{
 		"driver": "consul", "endpoint": m.server.URL, "timeout": callTimeout.String(), "registeredBy": "App",
 		"options": map[string]any{"agentEndpoint": "http://{nodeIP}:" + m.port},
@@ -146,7 +146,7 @@ func startMove(t *testing.T) *move {
 	m.startShell()
 	expect.NoError(t, env.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shop}}))
 	expect.NoError(t, env.client.Create(t.Context(), m.config.configMap("rollcall-system")))
-	port := servePods(t)
+	port := podserver.Use(t, env.client)
 	m.runApps(port)
 	m.createSet(port)
 	m.expectLook(m.byNode)
@@ -376,16 +376,12 @@ func (m *move) update(image, by string) {
 func (m *move) awaitRollout(image string, armed bool) {
 	m.Helper()
 	expect.Soon(m.T, "the rollout of "+image, func() error {
-		var set kruisev1alpha1.CloneSet
-		if err := env.client.Get(m.Context(), client.ObjectKey{Namespace: shop, Name: web}, &set); err != nil {
-			return err
-		}
-		pods := m.pods()
+		pods, err := rollout.CloneSet{K8s: env.client, Key: client.ObjectKey{Namespace: shop, Name: web}}.Settled(m.Context(), nil)
 		for _, pod := range pods {
 			if _, has := pod.Labels[lifecycle.LabelPreNormal]; has != armed {
 				return fmt.Errorf("%s has label %s: %t", pod.Name, lifecycle.LabelPreNormal, has)
 			}
 		}
-		return kube.Unsettled(&set, pods)
+		return err
 	}, m.manager.Tail)
 }

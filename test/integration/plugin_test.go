@@ -28,7 +28,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/plugin"
 	"github.com/rollcall-dev/rollcall/internal/statuspage"
 	"github.com/rollcall-dev/rollcall/test/harness/account"
-	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 	"github.com/rollcall-dev/rollcall/test/harness/manager"
 )
@@ -164,7 +164,7 @@ func (s *scenario) awaitPage(what string, shows func(statuspage.Snapshot) bool) 
 // everybody else what is in the way.
 func TestKubectlPluginAsksTheManager(t *testing.T) {
 	t.Parallel()
-	host := addressOfMachine(t)
+	host := drivertest.OwnAddress(t) // the API server's proxy refuses 127.0.0.1
 	const installation = "plugin-registry-manager"
 	s := alone(t, "plugin-registry", withPage, append(elect(t, installation),
 		"--metrics-bind-address="+host+":0", "--health-probe-bind-address="+host+":0")...)
@@ -350,20 +350,6 @@ func (s *scenario) managersPod(namespace, server string) (remove func()) {
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "manager"}}
 	s.must(s.k8s.Status().Update(s.Context(), pod))
 	return func() { s.must(s.k8s.Delete(s.Context(), pod, client.GracePeriodSeconds(0))) }
-}
-
-// addressOfMachine is one that the API server sends requests to: it refuses 127.0.0.1.
-func addressOfMachine(t *testing.T) string {
-	t.Helper()
-	all, err := net.InterfaceAddrs()
-	expect.NoError(t, err)
-	for _, one := range all {
-		if address, is := one.(*net.IPNet); is && address.IP.To4() != nil && address.IP.IsGlobalUnicast() {
-			return address.IP.String()
-		}
-	}
-	t.Skip("!!!! SKIPPED: this machine has no address but its loopback's, and the API server's proxy refuses that")
-	return ""
 }
 
 // TestKubectlCheck: a person checks a cluster in which OpenKruise's controller and a ready manager are missing, and the managers' ServiceAccount has

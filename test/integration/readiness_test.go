@@ -140,16 +140,32 @@ func TestPodThatStaysOut(t *testing.T) {
 	s.PatchStatus(pod, string(status))
 	missing := "container " + container.Name + ": ErrImagePull: not found"
 	s.awaitPage("the container and why it does not start", func(p statuspage.Snapshot) bool {
-		return len(p.Pods) == 1 && p.Pods[0].Reason == "Updating" && p.Pods[0].Message == missing && !p.Pods[0].Warning
+		return len(p.Pods) == 1 && p.Pods[0].Reason == "NotReady" && p.Pods[0].Message == missing && !p.Pods[0].Warning
 	})
-	s.ExpectMetric(`rollcall_waiting_pods{hook="",reason="Updating"} 1`)
-	person.Expect(0, "explain "+pod.Name, "The pod is out of rotation, reason Updating: "+missing)
+	s.ExpectMetric(`rollcall_waiting_pods{hook="",reason="NotReady"} 1`)
+	person.Expect(0, "explain "+pod.Name, "The pod is out of rotation, reason NotReady: "+missing)
 	s.LongAgo(pod)
-	s.ExpectEvent(pod, corev1.EventTypeWarning, "Updating", missing)
+	s.ExpectEvent(pod, corev1.EventTypeWarning, "NotReady", missing)
+	before := s.resolved(pod)
 	s.PatchPod(pod, fmt.Sprintf(`{"metadata":{"annotations":{%q:"1ms"}}}`, cluster.AnnotationStartDelay))
 	s.ExpectSteady()
-	s.ExpectEvent(pod, corev1.EventTypeNormal, "Resolved", "Updating resolved")
+	s.awaitAtLeast(before+1, "Events that it is resolved", func() int { return s.resolved(pod) })
+	s.awaitPage("no pod that waits", func(p statuspage.Snapshot) bool { return len(p.Pods) == 0 })
 	s.ExpectAlways()
+}
+
+// resolved is how often an Event says that the pod waits for nothing any more. Kubernetes counts what is repeated.
+func (s *scenario) resolved(pod *corev1.Pod) (n int) {
+	for _, e := range s.Events() {
+		if e.Regarding.UID != pod.UID || e.Reason != "Resolved" {
+			continue
+		}
+		n += max(1, int(e.DeprecatedCount))
+		if e.Series != nil {
+			n += int(e.Series.Count)
+		}
+	}
+	return n
 }
 
 // LongAgo has the pod be where it is, and as ready as it is, for an hour.

@@ -38,7 +38,7 @@ func TestMissingRights(t *testing.T) {
 		{"clonesets", []string{"watch"}, notReady("CloneSets", "cannot watch")},
 		{"leases", []string{"update"}, func(s *scenario) error { return logged(s.manager, `cannot update resource \"leases\"`) }},
 		{"pods", []string{"patch"}, func(s *scenario) error {
-			return s.hasEvent(nil, corev1.EventTypeWarning, "PatchRefused", "cannot patch resource")
+			return s.hasEvent(nil, corev1.EventTypeWarning, "APIServerFailed", "cannot patch resource")
 		}},
 	} {
 		name := "lacks-" + strings.Join(tc.verbs, "-") + "-" + tc.resource

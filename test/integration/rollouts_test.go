@@ -28,7 +28,7 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
-	"github.com/rollcall-dev/rollcall/test/harness/traffic"
+	"github.com/rollcall-dev/rollcall/test/harness/rollout"
 )
 
 // The scenarios of this file are about Kruise Rollouts, the manager of which updates their CloneSets step by step.
@@ -159,9 +159,9 @@ func TestRolloutsCanary(t *testing.T) {
 	server := registries.Use(t, registries.With(consul.Start, consul.Options{}))
 	config := defaultConfiguration("", name)
 	config["registry"] = map[string]any{"driver": "consul", "endpoint": server.URL, "timeout": callTimeout.String()}
-	config["drain"] = (traffic.RefreshEvery * 3).String()
+	config["drain"] = (rollout.RefreshEvery * 3).String()
 	r := withRollouts(t, newScenario(t, startManager(t, name, config), env.registry, labels, name), partitionCanary)
-	r.port = servePods(t)
+	r.port = podserver.Use(t, env.client)
 	clients := &weighted{scenario: r.scenario}
 	clients.watch(server)
 	r.Create(replicas(n), inPlace, announced, func(set *kruisev1alpha1.CloneSet) {
@@ -244,12 +244,10 @@ func (c *weighted) answersOf(image string) (n int) {
 	c.Helper()
 	for address := range *c.given.Load() {
 		to := "http://" + net.JoinHostPort(address, strconv.Itoa(c.port))
-		request, err := http.NewRequestWithContext(c.Context(), http.MethodGet, to, http.NoBody)
-		c.must(err)
-		response, err := http.DefaultClient.Do(request)
+		text, err := registries.NewClient(to).Do(c.Context(), http.MethodGet, "", nil)
 		c.must(err)
 		var answer podserver.Answer
-		c.must(errors.Join(json.NewDecoder(response.Body).Decode(&answer), response.Body.Close()))
+		c.must(json.Unmarshal(text, &answer))
 		if answer.Image == image {
 			n++
 		}

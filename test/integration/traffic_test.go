@@ -115,14 +115,8 @@ func (c *weighted) request(n int, pod *corev1.Pod) float64 {
 			random := rand.New(rand.NewPCG(uint64(i), 1))
 			for range n / clients {
 				to := "http://" + net.JoinHostPort(c.given.Load().pick(random), strconv.Itoa(c.pods.port))
-				request, err := http.NewRequestWithContext(c.Context(), http.MethodGet, to, nil)
-				if err == nil {
-					var answer *http.Response
-					if answer, err = (&http.Client{Transport: transport}).Do(request); err == nil {
-						err = answer.Body.Close()
-					}
-				}
-				if err != nil {
+				pod := registries.Client{URL: to, HTTP: &http.Client{Transport: transport}}
+				if _, err := pod.Do(c.Context(), http.MethodGet, "", nil); err != nil {
 					c.Errorf("a request is lost: %v", err)
 					return
 				}

@@ -3,36 +3,35 @@ package integration
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/registry"
-	driver "github.com/rollcall-dev/rollcall/registry/consul"
 	"github.com/rollcall-dev/rollcall/test/harness/account"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 	"github.com/rollcall-dev/rollcall/test/harness/manager"
-	"github.com/rollcall-dev/rollcall/test/harness/registries"
-	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
 )
 
-// TestTwoClusters: two clusters share a Consul and have a workload of the same name and service, first by mistake under one name, then
+// TestTwoClusters: two clusters share a registry and have a workload of the same name and service, first by mistake under one name, then
 // under two. Whatever one of them does, no entry of the other changes. Then the workload moves from one to the other.
-func TestTwoClusters(t *testing.T) {
+func TestTwoClusters(t *testing.T) { //nolint:tparallel // its parts share the second cluster
 	t.Parallel()
-	server := registries.Use(t, registries.With(consul.Start, consul.Options{}))
 	second, err := cluster.Start(t.Context(), cluster.Options{
 		Dir: filepath.Join(env.dir, "second-cluster"), Log: os.Stderr, Nodes: 1, PodCIDR: "127.103.0.0/16",
 	})
@@ -43,10 +42,18 @@ func TestTwoClusters(t *testing.T) {
 	pods, err := watchPods(t.Context(), second.Client())
 	expect.NoError(t, err)
 	expect.NoError(t, pods.followSets(t.Context(), second.Client()))
-	west := newSide(t, server, "west", env.account, env.client, env.history)
-	west.zones = env.zones
-	east := newSide(t, server, "east", ofSecond, second.Client(), pods)
+	for _, name := range sharedRegistries() { //nolint:paralleltest // one after the other: each takes a server, and the second cluster
+		t.Run(name, func(t *testing.T) {
+			shared := startShared(t, name)
+			west := newSide(t, shared, "west", env.account, env.client, env.history)
+			west.zones = env.zones
+			twoClusters(west, newSide(t, shared, "east", ofSecond, second.Client(), pods))
+		})
+	}
+}
 
+func twoClusters(west, east *side) {
+	west.Helper()
 	west.Name("prod")
 	west.Begin(replicas(2))
 	west.ExpectUntouchedBy(east, func() {
@@ -84,29 +91,30 @@ func TestTwoClusters(t *testing.T) {
 	}
 }
 
-// side is the scenario of one of two clusters that share a Consul. Its registry shows what its cluster wrote.
+// side is the scenario of one of two clusters that share a registry. Its registry shows what its cluster wrote.
 type side struct {
 	*scenario
 
-	server *consul.Server
+	shared sharedRegistry
 	// uid is the cluster's.
 	uid string
 }
 
-func newSide(t *testing.T, server *consul.Server, name string, as *rest.Config, k8s client.WithWatch, pods *watched) *side {
+func newSide(t *testing.T, shared sharedRegistry, name string, as *rest.Config, k8s client.WithWatch, pods *watched) *side {
 	t.Helper()
-	const namespace = "two-clusters"
+	namespace := "two-clusters-" + shared.driver
 	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}
 	expect.NoError(t, k8s.Get(t.Context(), client.ObjectKeyFromObject(system), system))
-	made, err := driver.New(t.Context(), registry.Config{Endpoint: server.URL})
-	expect.NoError(t, err)
 	config := defaultConfiguration("", namespace)
-	config["registry"] = map[string]any{"driver": "consul", "endpoint": server.URL, "timeout": callTimeout.String()}
+	config["registry"] = map[string]any{
+		"driver": shared.driver, "endpoint": shared.endpoint, "timeout": "5s", "readerLag": "0s", // Nacos asks for 4.5 s
+		"options": shared.options,
+	}
 	config["resync"] = map[string]any{"interval": "1s"}
-	m := prepareManager(t, "two-clusters-"+name, as, config)
+	m := prepareManager(t, namespace+"-"+name, as, config)
 	m.Env = append(m.Env, "POD_NAMESPACE="+namespace)
-	s := &side{server: server, uid: string(system.UID)}
-	its := &registryServer{Registry: fakeregistry.New(half{made.(fakeregistry.Backend), s})}
+	s := &side{shared: shared, uid: string(system.UID)}
+	its := &registryServer{Registry: fakeregistry.New(half{shared.open(t), s})}
 	s.scenario = newScenarioOn(t, k8s, pods, m, its, labels, namespace)
 	s.troubled = true
 	return s
@@ -154,72 +162,62 @@ func (s *side) live() {
 // ExpectUntouchedBy expects that no entry of the cluster changes by what the other one does, and by two resyncs there.
 func (s *side) ExpectUntouchedBy(other *side, acts func()) {
 	s.Helper()
-	before := s.written()
-	s.Expect(len(before) > 0, "the cluster has no entry to be left alone")
-	acts()
-	runs := other.resyncs()
-	other.awaitAtLeast(runs+2, "resyncs", other.resyncs)
-	expect.Equal(s, before, s.written(), "the entries of cluster %s, by what cluster %s did", s.manager.Name, other.manager.Name)
-}
-
-// written are the cluster's entries by ID, with Consul's indexes: a change raises ModifyIndex, and an entry that was away comes back
-// with another CreateIndex.
-func (s *side) written() map[string]any {
-	s.Helper()
-	entries := map[string]any{}
-	given, err := s.given("")
+	before, err := s.written()
 	s.must(err)
-	for _, e := range given {
-		if e.Service.Meta[registry.MetaClusterUID] == s.uid {
-			e.Checks = slices.DeleteFunc(e.Checks, func(c checkSeen) bool { return c.ServiceID == "" }) // the node's
-			entries[e.Service.ID] = e
+	s.Expect(len(before) > 0, "the cluster has no entry to be left alone")
+	passing := "" // what a registry that keeps no count of changes shows only for a moment
+	meanwhile(func() {
+		if now, err := s.written(); err == nil && passing == "" {
+			passing = cmp.Diff(before, now)
 		}
-	}
-	return entries
+	}, func() {
+		acts()
+		runs := other.resyncs()
+		other.awaitAtLeast(runs+2, "resyncs", other.resyncs)
+	})
+	after, err := s.written()
+	s.must(err)
+	diff := cmp.Diff(before, after)
+	s.Expect(diff == "" && passing == "", "the entries of cluster %s, by what cluster %s did (-before +after):\n%s\nmeanwhile:\n%s",
+		s.manager.Name, other.manager.Name, diff, passing)
 }
 
-type (
-	entrySeen struct {
-		Service struct {
-			ID                       string
-			Meta                     map[string]string
-			CreateIndex, ModifyIndex uint64
-		}
-		Checks []checkSeen
-	}
-	checkSeen struct {
-		ServiceID, Status        string
-		CreateIndex, ModifyIndex uint64
-	}
-)
-
-// given are the entries of the service that Consul gives to a client with this query.
-func (s *side) given(query string) (entries []entrySeen, err error) {
-	err = s.server.Do(s.Context(), http.MethodGet, "/v1/health/service/"+s.ns+"?"+query, nil, &entries)
-	return entries, err
+// written are the cluster's entries by ID, with all that changes when somebody writes them.
+func (s *side) written() (map[string]any, error) {
+	all, err := s.shared.entries(s.Context(), s.ns)
+	maps.DeleteFunc(all, func(_ string, e any) bool { return metaOf(e)[registry.MetaClusterUID] != s.uid })
+	return all, err
 }
 
 // leastGiven is how few pods a client is given meanwhile.
 func (s *side) leastGiven(acts func()) int {
 	s.Helper()
-	done, least := make(chan struct{}), make(chan int)
+	least := math.MaxInt
+	reader := s.shared.reader(s.ns)
+	meanwhile(func() {
+		if given, err := read.Given(s.Context(), reader); err == nil {
+			least = min(least, len(given))
+		}
+	}, acts)
+	return least
+}
+
+// meanwhile looks again and again while something is done.
+func meanwhile(look, acts func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
-		fewest := math.MaxInt
+		defer close(ended)
 		for {
 			select {
 			case <-done:
-				least <- fewest
 				return
-			default:
-				if given, err := s.given("passing"); err == nil {
-					fewest = min(fewest, len(given))
-				}
+			case <-time.After(glance):
+				look()
 			}
 		}
 	}()
+	defer func() { close(done); <-ended }()
 	acts()
-	close(done)
-	return <-least
 }
 
 // resyncs is how often the manager has compared the registry since it was started.

@@ -35,6 +35,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/evictions"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 )
 
 // TestDescheduler: its policy is maxNoOfPodsToEvictTotal: 1, three pods are candidates, and Rollcall holds their evictions.
@@ -91,8 +92,7 @@ type shop struct {
 
 func newShop(t *testing.T, objects ...client.Object) *shop {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	expect.NoError(t, errors.Join(clientscheme.AddToScheme(scheme), clusterstate.AddToScheme(scheme), kruisepolicy.AddToScheme(scheme)))
+	scheme := kube.Scheme(clientscheme.AddToScheme, kruisepolicy.AddToScheme)
 	cluster := clientfake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 	cache := clusterstate.CacheThrough(cluster)
 	webhook := evictions.New(evictions.Options{

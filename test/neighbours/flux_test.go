@@ -20,6 +20,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/enroll"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 )
 
 // flux is what kustomize-controller is to the objects of a Kustomization.
@@ -124,10 +125,7 @@ func ownsHooks(set *kruisev1alpha1.CloneSet, owner client.FieldOwner) bool {
 
 func newCluster(t *testing.T) client.Client {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	expect.NoError(t, corev1.AddToScheme(scheme))
-	expect.NoError(t, kruisev1alpha1.AddToScheme(scheme))
-	return fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().Build()
+	return fake.NewClientBuilder().WithScheme(kube.Scheme()).WithReturnManagedFields().Build()
 }
 
 // reconcile applies the manifest as kustomize-controller does (internal/controller/kustomization_controller.go, apply, at 00ed4876), and

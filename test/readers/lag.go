@@ -12,6 +12,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/drivers"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
 const (
@@ -39,16 +40,12 @@ type reader struct {
 	changes, rollouts int
 	// proxies is one that sends the requests itself.
 	proxies bool
-	server  func(context.Context) (server, error)
-	// start returns what gives the endpoints to which it sends requests now.
-	start func(ctx context.Context, s server, pods []*pod) (given, error)
+	// behind runs its registry.
+	behind func(context.Context) (place, error)
 }
 
 // given of a reader that proxies has also those that answered before an error.
 type given func(context.Context) ([]string, error)
-
-// server is a registry's. It ends with the context.
-type server interface{ Version() string }
 
 // measured is how late each change was noticed, and what rollouts lost.
 type measured struct {
@@ -60,7 +57,7 @@ type measured struct {
 func (r reader) measure(ctx context.Context) (m measured, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	s, err := r.server(ctx)
+	at, err := r.behind(ctx)
 	if err != nil {
 		return m, err
 	}
@@ -68,18 +65,18 @@ func (r reader) measure(ctx context.Context) (m measured, err error) {
 	if err != nil {
 		return m, err
 	}
-	d, err := r.open(ctx, s)
+	d, err := r.open(ctx, at.endpoint)
 	if err != nil {
 		return m, err
 	}
-	m.registry = r.driver + " " + s.Version()
+	m.registry = r.driver + " " + at.version
 	for _, p := range all {
 		if err := d.Register(ctx, p.instance()); err != nil {
 			return m, fmt.Errorf("registering: %w", err)
 		}
 	}
 	renew(ctx, d, all)
-	now, err := r.start(ctx, s, all)
+	now, err := at.start(ctx, all)
 	if err != nil {
 		return m, err
 	}
@@ -156,23 +153,16 @@ func (r reader) outAndBack(ctx context.Context, d registry.Registry, now given, 
 }
 
 // pause has the next change come at any moment of a period.
-func pause(ctx context.Context, period time.Duration) { wait(ctx, rand.N(period+every)) }
+func pause(ctx context.Context, period time.Duration) { wait.Pause(ctx, rand.N(period+every)) }
 
-func wait(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}
-
-func (r reader) open(ctx context.Context, s server) (registry.Registry, error) {
+func (r reader) open(ctx context.Context, endpoint string) (registry.Registry, error) {
 	const timeout = 10 * time.Second
 	options, err := json.Marshal(r.options)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the options: %w", err)
 	}
 	d, err := drivers.All()[r.driver](ctx, registry.Config{
-		Cluster: "readers", Endpoint: endpointOf(s), Timeout: timeout, Options: options, Logger: slog.New(slog.DiscardHandler),
+		Cluster: "readers", Endpoint: endpoint, Timeout: timeout, Options: options, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("opening the driver: %w", err)

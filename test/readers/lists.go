@@ -43,27 +43,27 @@ func follows(ctx context.Context, name string, args ...string) (given, error) {
 	return func(context.Context) ([]string, error) { return client.Latest() }, nil
 }
 
-func grpcOfEtcd(ctx context.Context, s server, _ []*pod) (given, error) {
-	return follows(ctx, "grpc", "-endpoint", endpointOf(s), "-target", "services/"+service)
+func grpcOfEtcd(ctx context.Context, s *etcd.Server, _ []*pod) (given, error) {
+	return follows(ctx, "grpc", "-endpoint", s.URL(), "-target", "services/"+service)
 }
 
-func goZero(ctx context.Context, s server, _ []*pod) (given, error) {
-	return follows(ctx, "gozero", "-endpoint", endpointOf(s), "-key", service)
+func goZero(ctx context.Context, s *etcd.Server, _ []*pod) (given, error) {
+	return follows(ctx, "gozero", "-endpoint", s.URL(), "-key", service)
 }
 
-func kitex(ctx context.Context, s server, _ []*pod) (given, error) {
-	return follows(ctx, "kitex", "-endpoint", endpointOf(s), "-service", service)
+func kitex(ctx context.Context, s *etcd.Server, _ []*pod) (given, error) {
+	return follows(ctx, "kitex", "-endpoint", s.URL(), "-service", service)
 }
 
 // traefik is Traefik's provider alone: what Traefik routes to.
-func traefik(more ...string) func(context.Context, server, []*pod) (given, error) {
-	return func(ctx context.Context, s server, _ []*pod) (given, error) {
-		return follows(ctx, "traefik", append(more, "-endpoint", strings.TrimPrefix(endpointOf(s), "http://"), "-service", service)...)
+func traefik(more ...string) func(context.Context, *consul.Server, []*pod) (given, error) {
+	return func(ctx context.Context, s *consul.Server, _ []*pod) (given, error) {
+		return follows(ctx, "traefik", append(more, "-endpoint", strings.TrimPrefix(s.URL, "http://"), "-service", service)...)
 	}
 }
 
-func nacosClient(ctx context.Context, s server, _ []*pod) (given, error) {
-	client, err := s.(*nacos.Server).Subscribe(ctx, service) //nolint:forcetypeassert // its row has that server
+func nacosClient(ctx context.Context, s *nacos.Server, _ []*pod) (given, error) {
+	client, err := s.Subscribe(ctx, service)
 	if err != nil {
 		return nil, err
 	}
@@ -79,8 +79,8 @@ func nacosClient(ctx context.Context, s server, _ []*pod) (given, error) {
 }
 
 // coreDNS asks CoreDNS for each request, and CoreDNS its cache. By default that keeps for 30 s that a pod's name does not exist.
-func coreDNS(ctx context.Context, s server, _ []*pod) (given, error) {
-	dns, err := s.(*etcd.Server).StartCoreDNS(ctx, "cache {\n  denial 9984 5\n }") //nolint:forcetypeassert // its row has that server
+func coreDNS(ctx context.Context, s *etcd.Server, _ []*pod) (given, error) {
+	dns, err := s.StartCoreDNS(ctx, "cache {\n  denial 9984 5\n }")
 	if err != nil {
 		return nil, err
 	}
@@ -88,8 +88,8 @@ func coreDNS(ctx context.Context, s server, _ []*pod) (given, error) {
 	return asks(dns.Address, service+".skydns.local"), nil
 }
 
-func consulDNS(_ context.Context, s server, _ []*pod) (given, error) {
-	return asks(s.(*consul.Server).DNS, service+".service.consul"), nil //nolint:forcetypeassert // its row has that server
+func consulDNS(_ context.Context, s *consul.Server, _ []*pod) (given, error) {
+	return asks(s.DNS, service+".service.consul"), nil
 }
 
 // asks resolves the name's SRV records, without a cache.
@@ -110,27 +110,27 @@ func asks(dns, name string) given {
 	}
 }
 
-func springOfConsul(ctx context.Context, s server, _ []*pod) (given, error) {
-	reader, err := s.(*consul.Server).StartSpringReader(ctx) //nolint:forcetypeassert // its row has that server
+func springOfConsul(ctx context.Context, s *consul.Server, _ []*pod) (given, error) {
+	reader, err := s.StartSpringReader(ctx)
 	return finds(ctx, reader, err, (*spring.Reader).Instances)
 }
 
-func springOfNacos(ctx context.Context, s server, _ []*pod) (given, error) {
-	reader, err := s.(*nacos.Server).StartSpringReader(ctx) //nolint:forcetypeassert // its row has that server
+func springOfNacos(ctx context.Context, s *nacos.Server, _ []*pod) (given, error) {
+	reader, err := s.StartSpringReader(ctx)
 	return finds(ctx, reader, err, (*spring.Reader).Instances)
 }
 
 // balancerOfNacos is what Spring Cloud LoadBalancer chooses from.
-func balancerOfNacos(properties ...string) func(context.Context, server, []*pod) (given, error) {
-	return func(ctx context.Context, s server, _ []*pod) (given, error) {
-		reader, err := s.(*nacos.Server).StartSpringReader(ctx, properties...) //nolint:forcetypeassert // its row has that server
+func balancerOfNacos(properties ...string) func(context.Context, *nacos.Server, []*pod) (given, error) {
+	return func(ctx context.Context, s *nacos.Server, _ []*pod) (given, error) {
+		reader, err := s.StartSpringReader(ctx, properties...)
 		return finds(ctx, reader, err, (*spring.Reader).Balanced)
 	}
 }
 
-func springOfEureka(ctx context.Context, s server, _ []*pod) (given, error) {
-	const fetches = 30                                                  // Eureka's default
-	reader, err := eureka.StartReader(ctx, s.(*eureka.Server), fetches) //nolint:forcetypeassert // its row has that server
+func springOfEureka(ctx context.Context, s *eureka.Server, _ []*pod) (given, error) {
+	const fetches = 30 // Eureka's default
+	reader, err := eureka.StartReader(ctx, s, fetches)
 	return finds(ctx, reader, err, (*spring.Reader).Instances)
 }
 
@@ -162,8 +162,8 @@ func asDubbo(in registry.Instance) registry.Instance {
 }
 
 // dubboConsumer is what a consumer calls by the interface's entries.
-func dubboConsumer(ctx context.Context, s server, _ []*pod) (given, error) {
-	consumer, err := dubbo.StartConsumer(ctx, s.(*nacos.Server).DubboURL(), service) //nolint:forcetypeassert // its row has that server
+func dubboConsumer(ctx context.Context, s *nacos.Server, _ []*pod) (given, error) {
+	consumer, err := dubbo.StartConsumer(ctx, s.DubboURL(), service)
 	if err != nil {
 		return nil, err
 	}
@@ -178,33 +178,17 @@ func dubboConsumer(ctx context.Context, s server, _ []*pod) (given, error) {
 }
 
 // curator is what Curator's ServiceProvider chooses from.
-func curator(ctx context.Context, s server, _ []*pod) (given, error) {
+func curator(ctx context.Context, s *zookeeper.Server, _ []*pod) (given, error) {
 	reader, err := zookeeper.StartReader(ctx)
 	if err != nil {
 		return nil, err
 	}
 	context.AfterFunc(ctx, reader.Stop)
 	return func(context.Context) (all []string, err error) {
-		instances, err := reader.ProvidedInstances(endpointOf(s), service)
+		instances, err := reader.ProvidedInstances(s.Endpoint, service)
 		for _, one := range instances {
 			all = append(all, net.JoinHostPort(one.Address, strconv.Itoa(one.Port)))
 		}
 		return all, err
 	}, nil
-}
-
-func endpointOf(s server) string {
-	switch s := s.(type) {
-	case *consul.Server:
-		return s.URL
-	case *etcd.Server:
-		return s.URL()
-	case *nacos.Server:
-		return s.Endpoint
-	case *eureka.Server:
-		return s.Endpoint
-	case *zookeeper.Server:
-		return s.Endpoint
-	}
-	return ""
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -14,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/rollcall-dev/rollcall/test/harness/process"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
 )
 
@@ -21,8 +21,7 @@ import (
 const turns = 2 * pods
 
 // haproxy follows Consul's DNS as https://www.haproxy.com/blog/dns-service-discovery-haproxy describes.
-func haproxy(ctx context.Context, s server, _ []*pod) (given, error) {
-	of := s.(*consul.Server) //nolint:forcetypeassert // its row has that server
+func haproxy(ctx context.Context, s *consul.Server, _ []*pod) (given, error) {
 	return proxy(ctx, "haproxy", func(dir, address string) ([][]string, error) {
 		at := filepath.Join(dir, "haproxy.cfg")
 		return [][]string{{"haproxy", "-db", "-f", at}}, write(at, `
@@ -42,15 +41,14 @@ listen web
   balance roundrobin
   option httpclose
   server-template web 10 _%s._tcp.service.consul resolvers consul resolve-opts allow-dup-ip init-addr none
-`, of.DNS, address, service)
+`, s.DNS, address, service)
 	})
 }
 
 // envoy looks Consul's DNS up as a cluster of the type STRICT_DNS does, which takes addresses alone from it.
-func envoy(ctx context.Context, s server, all []*pod) (given, error) {
-	of := s.(*consul.Server) //nolint:forcetypeassert // its row has that server
+func envoy(ctx context.Context, s *consul.Server, all []*pod) (given, error) {
 	return proxy(ctx, "envoy", func(dir, address string) ([][]string, error) {
-		_, dns, err := net.SplitHostPort(of.DNS)
+		_, dns, err := net.SplitHostPort(s.DNS)
 		if err != nil {
 			return nil, fmt.Errorf("reading the address of Consul's DNS: %w", err)
 		}
@@ -88,18 +86,17 @@ static_resources:
 }
 
 // nginx has its upstream written, and is reloaded, by consul-template.
-func nginx(ctx context.Context, s server, _ []*pod) (given, error) {
+func nginx(ctx context.Context, s *consul.Server, _ []*pod) (given, error) {
 	template, err := build(ctx, "github.com/hashicorp/consul-template")
 	if err != nil {
 		return nil, err
 	}
-	of := s.(*consul.Server) //nolint:forcetypeassert // its row has that server
 	return proxy(ctx, "nginx", func(dir, address string) ([][]string, error) {
 		at, upstream, source := filepath.Join(dir, "nginx.conf"), filepath.Join(dir, "upstream.conf"), filepath.Join(dir, "upstream.tpl")
 		run := []string{"nginx", "-p", dir, "-c", at, "-e", "stderr"}
 		reloads := source + ":" + upstream + ":" + strings.Join(run, " ") + " -s reload"
 		return [][]string{
-				append(run, "-g", "daemon off;"), {template, "-consul-addr", strings.TrimPrefix(of.URL, "http://"), "-template", reloads},
+				append(run, "-g", "daemon off;"), {template, "-consul-addr", strings.TrimPrefix(s.URL, "http://"), "-template", reloads},
 			}, errors.Join(write(source, `upstream web {
 {{ range service "%s" }}  server {{ .Address }}:{{ .Port }};
 {{ else }}  server 127.0.0.1:9; # nginx wants one
@@ -146,10 +143,13 @@ func proxy(ctx context.Context, name string, commands func(dir, address string) 
 	if err != nil {
 		return nil, err
 	}
+	launcher := process.NewLauncher() // its thread ends with this program
 	for _, args := range all {
-		if err := run(ctx, dir, args...); err != nil {
+		p, err := process.Start(launcher, dir, process.Command{Name: name, Path: args[0], Args: args[1:]})
+		if err != nil {
 			return nil, err
 		}
+		context.AfterFunc(ctx, p.Kill)
 	}
 	client := newClient()
 	return func(ctx context.Context) (all []string, err error) {
@@ -165,35 +165,6 @@ func proxy(ctx context.Context, name string, commands func(dir, address string) 
 }
 
 func ask(ctx context.Context, client *http.Client, url string) (string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return "", err
-	}
-	answer, err := client.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err == nil && answer.StatusCode != http.StatusOK {
-		err = errors.New(answer.Status)
-	}
+	text, err := (&registries.Client{URL: url, HTTP: client}).Do(ctx, http.MethodGet, "", nil)
 	return string(text), err
-}
-
-// run runs a command, which ends with the context, in a folder. What it says is in the file log there.
-func run(ctx context.Context, dir string, args ...string) error {
-	const private = 0o600
-	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, private)
-	if err != nil {
-		return fmt.Errorf("opening the log: %w", err)
-	}
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	process.OwnGroup(cmd)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("starting %s: %w", args[0], err)
-	}
-	go func() { _ = cmd.Wait() }()
-	return nil
 }

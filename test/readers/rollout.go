@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
 // advice is what a page says to set for a reader. Requests take no time here: a drain is for the reader's lag alone.
@@ -37,12 +38,12 @@ func (r reader) rollOut(ctx context.Context, d registry.Registry, now given, all
 		for _, p := range all {
 			pause(ctx, r.period)
 			err = errors.Join(err, d.FailOver(ctx, p.instance()))
-			wait(ctx, set.drain)
+			wait.Pause(ctx, set.drain)
 			p.ended.Store(true)
-			wait(ctx, starts)
+			wait.Pause(ctx, starts)
 			p.ended.Store(false)
 			err = errors.Join(err, d.Register(ctx, p.instance()))
-			wait(ctx, set.readerLag)
+			wait.Pause(ctx, set.readerLag)
 		}
 	}
 	stop()

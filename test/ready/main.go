@@ -2,8 +2,8 @@
 //
 //	bin/ready demo
 //
-// It imports little, so that it is compiled within seconds where Go's cache is empty. Flags that follow are those of go for
-// what the target compiles itself.
+// pin writes the checksums of what can be downloaded instead. It imports little, so that it is compiled within seconds where Go's
+// cache is empty. Flags that follow are those of go for what the target compiles itself.
 package main
 
 import (
@@ -47,7 +47,7 @@ func targets(registry string, keep bool) map[string]target {
 	case "nacos":
 		chosen = []string{registries.NacosReader}
 	}
-	demo := target{takes: "about 3 minutes", program: "./test/demo", binary: "bin/demo", packages: 1000, registries: chosen}
+	demo := target{takes: "about 4 minutes", program: "./test/demo", binary: "bin/demo", packages: 1000, registries: chosen}
 	if keep {
 		demo.others = []string{servers.Kubectl}
 	}
@@ -72,6 +72,9 @@ func targets(registry string, keep bool) map[string]target {
 func main() {
 	name := strings.Join(os.Args[1:min(2, len(os.Args))], "")
 	os.Exit(command.Run(name, func(ctx context.Context) error {
+		if name == "pin" {
+			return servers.Pin(ctx, os.Stdout)
+		}
 		all := targets(os.Getenv("REGISTRY"), os.Getenv("KEEP") == "1")
 		t, known := all[name]
 		if !known {
@@ -95,11 +98,14 @@ func (t target) get(ctx context.Context, log *cache.Progress, flags []string) er
 			return err
 		}
 	}
-	if t.takes != "" {
-		log.Printf("takes %s", t.takes)
+	if len(plan.Downloads) > 0 {
+		log.Printf("downloads these first, once: %s (ROLLCALL_BUILD_SERVERS=1 builds them)", strings.Join(plan.Downloads, ", "))
 	}
 	if first := plan.String(); first != "" {
 		log.Printf("builds these first, once: %s", first)
+	}
+	if t.takes != "" {
+		log.Printf("takes %s", t.takes)
 	}
 	if _, err := plan.Build(ctx, log); err != nil || t.binary == "" {
 		return err

@@ -157,6 +157,16 @@ subjects:
 {{- with .Values.metrics }}{{ if and .secure (or .service.enabled .serviceMonitor.enabled) }}true{{ end }}{{ end }}
 {{- end }}
 
+{{- /* Whether the managers write nothing, by the last flag that tells, as Go's flags are read: --dry-run, -dry-run, --dry-run=true. */ -}}
+{{- define "rollcall.dryRun" -}}
+{{- $dry := "" }}
+{{- range .Values.extraArgs }}
+{{- if regexMatch "^--?dry-run(=(1|t|T|true|TRUE|True))?$" . }}{{ $dry = "true" }}
+{{- else if regexMatch "^--?dry-run=" . }}{{ $dry = "" }}{{ end }}
+{{- end }}
+{{- $dry }}
+{{- end }}
+
 {{- define "rollcall.check" -}}
 {{- $config := .Values.config }}
 {{- if not $config.cluster }}

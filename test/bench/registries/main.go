@@ -4,6 +4,7 @@
 //	make bench-registries                   # all
 //	make bench-registries REGISTRIES=etcd   # some
 //	make bench-registries PART=reads        # what Get costs in a service of 10, 1,000 and 5,000 instances; SIZES='10 5000' takes others
+//	make bench-registries PART=lists        # what the lists of many clusters cost, and what those of 200 with 20,000 pods each would
 //
 // The two take turns on one server, with entries of their own, and the first turn of each only warms the server, and shows Rollcall how
 // many calls that takes. CPU is the server's, in user and kernel mode, and that of this process. It is a module of its own to keep the
@@ -41,8 +42,11 @@ func main() { os.Exit(command.Run("bench-registries", play)) }
 
 func play(ctx context.Context) error {
 	only := strings.Fields(os.Getenv("REGISTRIES"))
-	if os.Getenv("PART") == "reads" {
+	switch os.Getenv("PART") {
+	case "reads":
 		return playReads(ctx, only)
+	case "lists":
+		return playLists(ctx, only)
 	}
 	fmt.Println("| registry, its own client | Rollcall: ms, calls | the other: ms | ratio | server's CPU, ms | ratio | own CPU, ms | ratio |")
 	fmt.Println("|---|---|---|---|---|---|---|---|")

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"slices"
 	"strconv"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/network"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
 
@@ -72,7 +72,8 @@ func (m match) playReads(ctx context.Context) (err error) {
 		return err
 	}
 	defer s.Stop()
-	through, moved, err := counting(ctx, s.endpoint)
+	moved := &network.Traffic{}
+	through, err := network.Lead(ctx, s.endpoint, moved.Pass)
 	if err != nil {
 		return err
 	}
@@ -104,6 +105,11 @@ func (m match) fill(ctx context.Context, endpoint string, from, to int) error {
 	for i := from; i < to; i++ {
 		changes = append(changes, registry.Change{Instance: oneOfMany(i), State: registry.InService})
 	}
+	return makeAll(ctx, d, changes)
+}
+
+// makeAll makes changes, as many in a call as can be.
+func makeAll(ctx context.Context, d registry.Registry, changes []registry.Change) error {
 	batcher, batches := d.(registry.Batcher)
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(config.DefaultMaxInFlight)
@@ -123,7 +129,7 @@ func (m match) fill(ctx context.Context, endpoint string, from, to int) error {
 
 // read makes reads together, with a driver that has listed the registry, as each leader has, and returns a row: the medians of some
 // rounds.
-func (m match) read(ctx context.Context, s server, through string, moved *atomic.Int64, size, together int) (string, error) {
+func (m match) read(ctx context.Context, s server, through string, moved *network.Traffic, size, together int) (string, error) {
 	const readRounds = 3
 	d, err := m.driver(ctx, through)
 	if err != nil {
@@ -141,7 +147,7 @@ func (m match) read(ctx context.Context, s server, through string, moved *atomic
 		if err != nil {
 			return "", err
 		}
-		before, here, began := moved.Load(), ownCPU(), time.Now()
+		before, here, began := moved.Bytes.Load(), ownCPU(), time.Now()
 		answered = append(answered, readAll(ctx, d.(registry.Getter), size, together))
 		times = append(times, time.Since(began))
 		after, err := process.CPU(s.PID())
@@ -149,7 +155,7 @@ func (m match) read(ctx context.Context, s server, through string, moved *atomic
 			return "", err
 		}
 		theirs, ours = append(theirs, after-there), append(ours, ownCPU()-here)
-		bytes = append(bytes, moved.Load()-before)
+		bytes = append(bytes, moved.Bytes.Load()-before)
 	}
 	ms := func(all []time.Duration) float64 { return float64(median(all)) / float64(time.Millisecond) }
 	return fmt.Sprintf("| %s %s | %d | %d | %d | %.0f | %.0f | %.0f | %d |", m.name, s.Version(), size, together, median(answered),
@@ -192,56 +198,4 @@ func closed(d registry.Registry) {
 	if closer, can := d.(io.Closer); can {
 		_ = closer.Close()
 	}
-}
-
-// counting leads connections to the endpoint, and counts the bytes both ways.
-func counting(ctx context.Context, endpoint string) (through string, moved *atomic.Int64, err error) {
-	scheme, rest, found := strings.Cut(endpoint, "://")
-	if !found {
-		scheme, rest = "", endpoint
-	} else {
-		scheme += "://"
-	}
-	server, path, hasPath := strings.Cut(rest, "/")
-	if hasPath {
-		path = "/" + path
-	}
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", nil, fmt.Errorf("listening: %w", err)
-	}
-	context.AfterFunc(ctx, func() { _ = listener.Close() })
-	moved = &atomic.Int64{}
-	go func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go lead(client, server, moved)
-		}
-	}()
-	return scheme + listener.Addr().String() + path, moved, nil
-}
-
-func lead(client net.Conn, server string, moved *atomic.Int64) {
-	defer client.Close()
-	upstream, err := net.Dial("tcp", server) //nolint:noctx // it is on this machine
-	if err != nil {
-		return
-	}
-	defer upstream.Close()
-	go func() {
-		defer upstream.Close()
-		_, _ = io.Copy(upstream, io.TeeReader(client, tally{moved}))
-	}()
-	_, _ = io.Copy(client, io.TeeReader(upstream, tally{moved}))
-}
-
-type tally struct{ total *atomic.Int64 }
-
-func (t tally) Write(p []byte) (int, error) {
-	t.total.Add(int64(len(p)))
-	return len(p), nil
 }

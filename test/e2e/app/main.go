@@ -40,7 +40,9 @@ func run(ctx context.Context, getenv func(string) string) error {
 		return fmt.Errorf("START_DELAY: write a duration such as 1s: %w", err)
 	}
 	server := &http.Server{
-		Addr: ":8080", Handler: handler(getenv("POD_NAME"), getenv("VERSION"), delay), ReadHeaderTimeout: 5 * time.Second,
+		Addr: ":8080", Handler: handler(getenv("POD_NAME"), getenv("VERSION"), delay),
+		// Clients also open connections that they use later: a server that closes one of them as its first request comes loses that request.
+		ReadHeaderTimeout: time.Hour,
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.ListenAndServe() }()

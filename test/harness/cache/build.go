@@ -105,18 +105,25 @@ func newBuild(ctx context.Context, m Module) (b *build, err error) {
 	return b, nil
 }
 
-// find looks for the binaries in the cache.
+// find looks for the binaries in the cache: those built, then those downloaded.
 func (b *build) find() {
 	b.Paths, b.missing = map[string]string{}, nil
 	for _, bin := range b.Binaries {
 		b.Paths[bin.Name] = filepath.Join(b.target, bin.Name)
-		if _, err := os.Stat(b.Paths[bin.Name]); err != nil {
-			b.missing = append(b.missing, bin)
+		if isFile(b.Paths[bin.Name]) {
+			continue
 		}
+		if at, file, pinned := b.published(bin); pinned {
+			if path, err := downloaded(at, file); err == nil && isFile(path) {
+				b.Paths[bin.Name] = path
+				continue
+			}
+		}
+		b.missing = append(b.missing, bin)
 	}
 }
 
-// make builds what is missing.
+// make downloads what is missing, and builds what is not published.
 func (b *build) make(ctx context.Context, log *Progress, number *counter) error {
 	if len(b.missing) == 0 {
 		return nil
@@ -128,6 +135,9 @@ func (b *build) make(ctx context.Context, log *Progress, number *counter) error 
 	defer unlock()
 	if b.find(); len(b.missing) == 0 {
 		return nil
+	}
+	if err := b.download(ctx, log, number); err != nil || len(b.missing) == 0 {
+		return err
 	}
 	return b.compile(ctx, log, number)
 }

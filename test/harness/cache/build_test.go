@@ -82,9 +82,7 @@ func TestProgressOfABuild(t *testing.T) {
 	} {
 		o := &output{total: tc.total}
 		_, _ = o.Write([]byte(tc.said))
-		if got := o.progress(tc.took); got != tc.want {
-			t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
-		}
+		expect.Equal(t, tc.want, o.progress(tc.took), "%s", tc.reason)
 	}
 }
 
@@ -101,9 +99,7 @@ func TestPlanTellsWhatABuildTakes(t *testing.T) {
 		{"several add up", Plan{names: []string{"a", "b"}, packages: 5000},
 			"a, b: about 11 min on two cores, with 7.3 GB of free disk and a network"},
 	} {
-		if got := tc.plan.String(); got != tc.want {
-			t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
-		}
+		expect.Equal(t, tc.want, tc.plan.String(), "%s", tc.reason)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// longestDownload bounds the download of one file: no jar is larger than 30 MB.
+// longestDownload bounds the download of one file: none is larger than 120 MB.
 const longestDownload = 10 * time.Minute
 
 // File is a file to download, pinned by its checksum.
@@ -23,6 +23,8 @@ type File struct {
 	URL  string
 	// SHA256 is the checksum in hex.
 	SHA256 string
+	// Runs is of a binary.
+	Runs bool
 }
 
 // path is where it is in the cache. The folder's name is the checksum, so another pin is another file.
@@ -79,26 +81,34 @@ func download(ctx context.Context, log *Progress, f File) (string, error) {
 	return path, fetch(ctx, log, f, path)
 }
 
-// fetch downloads into a file beside path and moves it there when it is whole.
+// fetch downloads a file to path.
 func fetch(ctx context.Context, log *Progress, f File, path string) error {
+	mode := os.FileMode(0o644)
+	if f.Runs {
+		mode = 0o755
+	}
+	return writeWhole(path, mode, func(to io.Writer) error {
+		sum, err := copyURL(ctx, log, f, to)
+		if err == nil && sum != f.SHA256 {
+			err = fmt.Errorf("its SHA-256 is %s, and %s is pinned", sum, f.SHA256)
+		}
+		return err
+	})
+}
+
+// writeWhole writes a file next to path, and moves it there when it is whole.
+func writeWhole(path string, mode os.FileMode, write func(io.Writer) error) error {
 	temp, err := os.CreateTemp(filepath.Dir(path), buildPattern)
 	if err != nil {
-		return fmt.Errorf("creating a file for the download: %w", err)
+		return fmt.Errorf("creating a file for %s: %w", path, err)
 	}
 	defer os.Remove(temp.Name())
 	defer temp.Close()
-	sum, err := copyURL(ctx, log, f, temp)
-	if err != nil {
+	if err := write(temp); err != nil {
 		return err
 	}
-	if sum != f.SHA256 {
-		return fmt.Errorf("its SHA-256 is %s, and %s is pinned", sum, f.SHA256)
-	}
-	if err := temp.Close(); err != nil {
-		return fmt.Errorf("writing the download: %w", err)
-	}
-	if err := os.Chmod(temp.Name(), 0o644); err != nil {
-		return fmt.Errorf("making the download readable: %w", err)
+	if err := errors.Join(temp.Chmod(mode), temp.Close()); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	return os.Rename(temp.Name(), path)
 }

@@ -36,6 +36,8 @@ type Binary struct {
 	Package string
 	// Packages is about how many are compiled for it, the binaries before it being there; 0 means smallBuild.
 	Packages int
+	// Published is where its project publishes a version for an architecture; nil means nowhere.
+	Published func(version, arch string) Published
 }
 
 // gcFlags leave out what no debugger reads, which takes a seventh of the CPU of a compilation.

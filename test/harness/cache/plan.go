@@ -20,9 +20,11 @@ const (
 // Plan is what the cache has of some modules and lacks, and what it takes to build that.
 type Plan struct {
 	builds   []*build
-	paths    []string // of the binaries that the cache lacks
-	names    []string
+	paths    []string // of the binaries to build
+	names    []string // of all that is to be built
 	packages int
+	// Downloads are the names of the binaries that are published, and that the cache lacks.
+	Downloads []string
 }
 
 // NewPlan looks into the cache, and changes nothing.
@@ -35,7 +37,9 @@ func NewPlan(ctx context.Context, modules ...Module) (*Plan, error) {
 		}
 		p.builds = append(p.builds, b)
 		for _, bin := range b.missing {
-			if path := b.Paths[bin.Name]; !slices.Contains(p.paths, path) {
+			if _, _, pinned := b.published(bin); pinned {
+				p.Downloads = append(p.Downloads, bin.Name+" "+b.Version)
+			} else if path := b.Paths[bin.Name]; !slices.Contains(p.paths, path) {
 				p.paths = append(p.paths, path)
 				p.add(bin.Name+" "+b.Version, cmp.Or(bin.Packages, smallBuild))
 			}
@@ -124,6 +128,12 @@ type counter struct {
 	last, total    int
 	done, packages int // of all that the plan has
 	begun          time.Time
+}
+
+// add counts one that could not be downloaded.
+func (c *counter) add(bin Binary) {
+	c.total++
+	c.packages += cmp.Or(bin.Packages, smallBuild)
 }
 
 // next is what precedes the name of the next one, nothing where it is the only one.

@@ -18,12 +18,9 @@ const (
 
 // checkBrought finds a pod that Kruise took for back since it carried every handler of inPlaceUpdate, which the update had brought along
 // and no manager cleared. Where the container took no time, no manager can be sooner. The caller holds the lock.
-func (j *Journal) checkBrought(p *podLog, before, now Sighting) {
-	if now.State != string(appspub.LifecycleStateNormal) || before.State != string(appspub.LifecycleStateUpdating) {
-		return
-	}
-	began, found := p.broughtSince()
-	if !found || now.Gap || now.At.Sub(began) < clearsWithin || !j.leads(began, now.At) {
+func (j *Journal) checkBrought(p *podLog, now Sighting) {
+	began := p.broughtSince()
+	if now.State != string(appspub.LifecycleStateNormal) || now.Gap || now.At.Sub(began) < clearsWithin || !j.leads(began, now.At) {
 		return
 	}
 	if why := j.absentFrom(p, now.Keys, now.At); why != "" {
@@ -32,36 +29,40 @@ func (j *Journal) checkBrought(p *podLog, before, now Sighting) {
 	}
 }
 
-// broughtSince returns since when the pod, but for its last sighting, has carried every handler of inPlaceUpdate in Updating: since the
-// write that released hook let Kruise make. Else a visit that was under way may have held a manager up.
-func (p *podLog) broughtSince() (since time.Time, found bool) {
+// broughtSince returns since when the pod, before its last sighting, has carried every handler of inPlaceUpdate in Updating: since the
+// write that released hook let Kruise make. Else a visit that was under way may have held a manager up, and it counts as brought just now.
+func (p *podLog) broughtSince() (since time.Time) {
+	since = p.last().At
 	for _, s := range slices.Backward(p.sightings[:len(p.sightings)-1]) {
 		missing := func(h string) bool { return !s.Set[h] }
-		switch handlers := p.hooks[InPlaceUpdate]; {
+		switch {
 		case s.State == string(appspub.LifecycleStatePreparingUpdate):
-			return since, !since.IsZero()
-		case s.State != string(appspub.LifecycleStateUpdating), s.Gap, len(handlers) == 0, slices.ContainsFunc(handlers, missing):
-			return time.Time{}, false
+			return since
+		case s.State != string(appspub.LifecycleStateUpdating), s.Gap, slices.ContainsFunc(p.hooks[InPlaceUpdate], missing):
+			return p.last().At
 		}
 		since = s.At
 	}
-	return time.Time{}, false
+	return p.last().At
 }
 
 // leads reports whether one manager alone led from well before a time until another, and saw the pods: by what it wrote. The caller holds
 // the lock.
 func (j *Journal) leads(from, by time.Time) bool {
-	var first, last *Patch
+	manager := ""
+	var first, last time.Time
 	for _, w := range j.patches {
-		if w.Status != http.StatusOK || w.Received.Before(from.Add(-wroteWithin)) || w.Received.After(by) {
+		if w.Status != http.StatusOK || w.Received.Before(from.Add(-wroteWithin)) {
 			continue
 		}
-		if last != nil && w.manager != last.manager {
+		switch manager {
+		case "":
+			manager, first = w.manager, w.Received
+		case w.manager:
+		default:
 			return false
 		}
-		if last = w; first == nil {
-			first = w
-		}
+		last = w.Received
 	}
-	return !j.blind(by) && first != nil && first.Received.Before(from.Add(-leadsFor)) && last.Received.After(from.Add(clearsWithin/2))
+	return !j.blind(by) && first.Before(from.Add(-leadsFor)) && last.After(from.Add(clearsWithin/2))
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -79,7 +80,7 @@ func (Written) Address(pod *corev1.Pod) string {
 	}
 	_ = json.Unmarshal([]byte(pod.Annotations[annotationNetworks]), &networks) // it has none yet
 	for _, n := range networks {
-		if n.Name == wanted && len(n.IPs) > 0 && pod.Status.PodIP != "" {
+		if n.Name == wanted && len(n.IPs) > 0 {
 			return n.IPs[0]
 		}
 	}
@@ -96,9 +97,8 @@ func (w Written) Attributes(pod *corev1.Pod) *Attributes {
 		}
 	}
 	for pair := range strings.SplitSeq(pod.Annotations[annotationMetadata], ",") {
-		if key, value, is := strings.Cut(pair, "="); is {
-			pairs[key] = value
-		}
+		key, value, _ := strings.Cut(pair, "=")
+		pairs[key] = value
 	}
 	a := Attributes{Metadata: pairs, WarmUp: durationOf(pod, annotationWarmUp)}
 	a.Weight, _ = strconv.Atoi(pairs["weight"]) // 0 for none
@@ -169,17 +169,13 @@ func (a Attributes) overweight(in registry.Instance, after time.Duration) string
 // decideDescription finds a call that puts a pod where it does not belong, or that tells clients what is not so of it. It returns false
 // while a later version of the pod, or a flip, may explain it. The caller holds the lock.
 func (j *Journal) decideDescription(c *Call, now time.Time) bool {
-	p := j.pods[c.Instance.UID]
-	switch age := now.Sub(c.Received); {
-	case age < 2*watchLags:
+	if now.Sub(c.Received) < watchLags+explainWithin {
 		return false
-	case age < explainWithin && (p == nil || slices.ContainsFunc(j.pending, func(f flip) bool { return f.pod == p })):
-		return false
-	case p == nil:
-		return true
 	}
-	if why := j.misdescribed(p, c); why != "" {
-		j.violate(p, c.Received, why)
+	if p := j.pods[c.Instance.UID]; p != nil {
+		if why := j.misdescribed(p, c); why != "" {
+			j.violate(p, c.Received, why)
+		}
 	}
 	return true
 }
@@ -193,8 +189,10 @@ func (j *Journal) misdescribed(p *podLog, c *Call) string {
 	if why := whereNot(c.Key(), could); why != "" {
 		return fmt.Sprintf("where: call #%d registered %s, %s", c.number, c.Key(), why)
 	}
-	if why := p.notOwned(c, j.Cluster); why != "" {
-		return fmt.Sprintf("where: call #%d registered %s %s", c.number, c.Key(), why)
+	in := c.Instance
+	if (types.NamespacedName{Namespace: in.Namespace, Name: in.Pod}) != p.name || in.Cluster != j.Cluster {
+		return fmt.Sprintf("where: call #%d registered %s as that of pod %s/%s of cluster %q",
+			c.number, c.Key(), in.Namespace, in.Pod, in.Cluster)
 	}
 	why := ""
 	for _, s := range could {
@@ -205,9 +203,6 @@ func (j *Journal) misdescribed(p *podLog, c *Call) string {
 			rule, text, _ := strings.Cut(why, ": ")
 			why = fmt.Sprintf("%s: call #%d registered %s: %s", rule, c.number, c.Key(), text)
 			continue
-		}
-		if s.Told.WarmUp == 0 {
-			return ""
 		}
 		if why = s.Told.overweight(c.Instance, c.Received.Sub(p.inSince(c.Received))); why == "" {
 			return ""
@@ -232,18 +227,9 @@ func whereNot(k Key, could []Sighting) string {
 	return "and the pod belongs to " + strings.Join(slices.Compact(all), ", ")
 }
 
-// notOwned says what of an entry's ownership tag is not the pod's.
-func (p *podLog) notOwned(c *Call, cluster string) string {
-	in := c.Instance
-	if cluster == "" || in.Cluster == cluster && in.Namespace == p.name.Namespace && in.Pod == p.name.Name {
-		return ""
-	}
-	return fmt.Sprintf("as that of pod %s/%s of cluster %q", in.Namespace, in.Pod, in.Cluster)
-}
-
 // inSince is when the first call came that put the pod in since its last hook was released, up to a time.
 func (p *podLog) inSince(by time.Time) (since time.Time) {
-	released, _ := p.lastHook(by, false)
+	released := p.lastHook(by, false)
 	since = by
 	for _, c := range p.calls {
 		if c.Op == Register && c.Received.After(released.at) && c.Received.Before(since) {

@@ -57,7 +57,7 @@ type change struct {
 type life struct {
 	key     Key
 	changes []change
-	// lost is when the entry went without a change.
+	// lost is when the entry went without a change, in the order of time.
 	lost []time.Time
 	// shown reports whether a list that was made after a time, and answered by another, had the entry in a state that is right. Nil: there
 	// was no list.
@@ -124,7 +124,7 @@ func (l life) releasedEarly(r release) string {
 	if len(outs) > 0 {
 		out = outs[0].done
 	}
-	if drained := r.at.Sub(out); !out.IsZero() && drained < r.drain-clockSlack {
+	if drained := r.at.Sub(out); drained < r.drain-clockSlack { // a zero time is long ago
 		return fmt.Sprintf("%s after %s was taken out, and the drain is %s", drained.Round(time.Millisecond), l.key, r.drain)
 	}
 	return ""
@@ -148,29 +148,28 @@ func (l life) assertedEarly(at time.Time, lag time.Duration) string {
 	case last.op != Register:
 		return fmt.Sprintf("and %s had taken out %s", last.name, l.key)
 	}
-	told, found := l.acknowledgedIn(at)
-	switch {
-	case found && at.Sub(told) < lag-clockSlack:
+	switch told := l.acknowledgedIn(at); {
+	case at.Sub(told) < lag-clockSlack:
 		return fmt.Sprintf("%s after the registry acknowledged %s, of which clients take %s to notice",
 			at.Sub(told).Round(time.Millisecond), l.key, lag)
-	case found, l.shows(last.done, at, func(s registry.State) bool { return s == registry.InService }):
+	case !told.IsZero(), l.shows(last.done, at, func(s registry.State) bool { return s == registry.InService }):
 		return ""
 	default:
 		return fmt.Sprintf("and the registry had not acknowledged %s that put in %s", last.name, l.key)
 	}
 }
 
-// acknowledgedIn is when it was first acknowledged that the entry is in, since it was taken out last.
-func (l life) acknowledgedIn(at time.Time) (first time.Time, found bool) {
+// acknowledgedIn is when it was first acknowledged that the entry is in, since it was taken out last; zero if it was not.
+func (l life) acknowledgedIn(at time.Time) (first time.Time) {
 	for _, c := range l.upTo(at) {
 		switch {
 		case c.op != Register:
-			first, found = time.Time{}, false
-		case acked(c, at) && (!found || c.answered.Before(first)):
-			first, found = c.answered, true
+			first = time.Time{}
+		case acked(c, at): // answers may overtake each other
+			first = soonest(first, c.answered)
 		}
 	}
-	return first, found
+	return first
 }
 
 func acked(c change, at time.Time) bool { return !c.answered.IsZero() && !c.answered.After(at) }
@@ -180,11 +179,11 @@ func (l life) shows(after, by time.Time, right func(registry.State) bool) bool {
 }
 
 // lostBetween is when the entry first went without a change between two times; zero if it did not.
-func (l life) lostBetween(after, by time.Time) (at time.Time) {
+func (l life) lostBetween(after, by time.Time) time.Time {
 	for _, lost := range l.lost {
-		if lost.After(after) && !lost.After(by) && (at.IsZero() || lost.Before(at)) {
-			at = lost
+		if lost.After(after) && !lost.After(by) {
+			return lost
 		}
 	}
-	return at
+	return time.Time{}
 }

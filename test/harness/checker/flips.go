@@ -30,7 +30,7 @@ type flip struct {
 func (j *Journal) noteFlips(p *podLog, i int) {
 	before, now := p.sightings[i-1], p.sightings[i]
 	j.checkUnasked(p, before, now)
-	j.checkBrought(p, before, now)
+	j.checkBrought(p, now)
 	if now.Gone && (now.Gap || !before.Deleting) {
 		return // nothing tells what held it last
 	}
@@ -52,14 +52,18 @@ func (j *Journal) Judge(now time.Time) {
 }
 
 // Conclude judges what still waits for something that may explain it, once nothing more can come.
-func (j *Journal) Conclude(now time.Time) { j.Judge(now.Add(explainWithin)) }
+func (j *Journal) Conclude(now time.Time) { j.Judge(now.Add(explainWithin + watchLags)) }
 
 // decide returns false where the answer to a patch may still tell whose the flip is.
 func (j *Journal) decide(f flip, now time.Time) bool {
 	after := f.pod.sightings[f.version]
-	made, waiting := f.makers()
-	if len(made) == 0 && waiting && now.Sub(after.At) < explainWithin {
-		return false
+	made, unknown := f.makers()
+	if len(made) == 0 {
+		waiting := slices.ContainsFunc(unknown, func(w *Patch) bool { return w.finished.IsZero() })
+		if waiting && now.Sub(after.At) < explainWithin {
+			return false
+		}
+		made = unknown
 	}
 	if len(made) == 0 {
 		if !f.byKruise() {
@@ -81,32 +85,26 @@ func (j *Journal) decide(f flip, now time.Time) bool {
 	return true
 }
 
-// makers returns the patches that made the flip, or may have: they change its handler. Those whose answer is unknown count
-// where there is no other, not even one whose answer is still to come. waiting reports whether the answer to one is still to come.
-func (f flip) makers() (made []*Patch, waiting bool) {
-	var unknown []*Patch
+// makers returns the patches that made the flip: they change its handler. Those whose answer is unknown, or still to come, may have made
+// it if no other has.
+func (f flip) makers() (made, unknown []*Patch) {
 	for _, w := range f.pod.patches {
 		switch {
 		case w.Received.After(f.pod.sightings[f.version].At), !w.changes(f.handler, f.set):
-		case w.finished.IsZero():
-			waiting = true
 		case w.Status == 0:
 			unknown = append(unknown, w)
 		case w.Status == http.StatusOK && f.pod.between(w.version, f.version):
 			made = append(made, w)
 		}
 	}
-	if len(made) == 0 && !waiting {
-		made = unknown
-	}
-	return made, waiting
+	return made, unknown
 }
 
 // between reports whether a write that made this version of the pod shows in the sighting. What removes a dying pod's last
 // finalizer deletes the pod, and answers with a version that the watch never shows.
 func (p *podLog) between(version uint64, i int) bool {
 	before, after := p.sightings[i-1], p.sightings[i]
-	if after.Gone && version != before.Version {
+	if after.Gone {
 		return !slices.ContainsFunc(p.sightings[:i], func(s Sighting) bool { return s.Version == version })
 	}
 	return version > before.Version && version <= after.Version
@@ -124,10 +122,10 @@ func (j *Journal) fault(f flip, at time.Time) string {
 	before, after := f.pod.sightings[f.version-1], f.pod.sightings[f.version]
 	hook, allowed := f.pod.hooks.clearing(f.handler, before.State, before.Deleting)
 	switch {
-	case !allowed && after.Gap, allowed && hook == "":
-		return ""
-	case !allowed:
+	case !allowed && !after.Gap:
 		return fmt.Sprintf("I3: handler %s was cleared in state %q", f.handler, before.State)
+	case hook == "":
+		return ""
 	}
 	for _, k := range f.pod.registered() {
 		if why := j.faultOfRelease(f, k, hook, at); why != "" {
@@ -140,11 +138,11 @@ func (j *Journal) fault(f flip, at time.Time) string {
 // noteHook writes down which hook the flip released or asserted, if it was for one.
 func (j *Journal) noteHook(f flip, at time.Time) {
 	before := f.pod.sightings[f.version-1]
-	hook, allowed := f.pod.hooks.clearing(f.handler, before.State, before.Deleting)
+	hook, _ := f.pod.hooks.clearing(f.handler, before.State, before.Deleting)
 	if f.set {
-		hook, allowed = before.asserted(f.pod.hooks, f.handler)
+		hook, _ = f.pod.hooks.setting(f.handler, before.State, before.Deleting)
 	}
-	if !allowed || hook == "" {
+	if hook == "" {
 		return
 	}
 	noted := hookFlip{hook: hook, asserted: f.set, at: at, version: f.version}
@@ -152,10 +150,6 @@ func (j *Journal) noteHook(f flip, at time.Time) {
 		noted.drained = f.drain(j.Drain)
 	}
 	f.pod.hookFlips = append(f.pod.hookFlips, noted)
-}
-
-func (s Sighting) asserted(hooks Hooks, handler string) (hook string, allowed bool) {
-	return hooks.setting(handler, s.State, s.Deleting || s.Gone)
 }
 
 // faultOfRelease says why the instance was not out when the hook was released. After a gap it may have been either.
@@ -170,7 +164,7 @@ func (j *Journal) faultOfRelease(f flip, k Key, hook string, at time.Time) strin
 // have begun in a gap.
 func (f flip) drain(configured time.Duration) time.Duration {
 	before, after := f.pod.sightings[f.version-1], f.pod.sightings[f.version]
-	if before.Deleting || after.Gap && (after.Deleting || after.Gone) {
+	if after.Deleting {
 		return 0
 	}
 	if before.Drain != nil {
@@ -182,14 +176,12 @@ func (f flip) drain(configured time.Duration) time.Duration {
 // faultOfSet says what is wrong with setting a handler.
 func (j *Journal) faultOfSet(f flip, at time.Time) string {
 	before, after := f.pod.sightings[f.version-1], f.pod.sightings[f.version]
-	hook, allowed := before.asserted(f.pod.hooks, f.handler)
+	hook, allowed := f.pod.hooks.setting(f.handler, before.State, before.Deleting)
 	switch {
-	case !allowed && after.Gap, allowed && hook == "":
+	case !allowed && !after.Gap:
+		return fmt.Sprintf("I3: handler %s was set in state %q, being deleted: %t", f.handler, before.State, before.Deleting)
+	case hook == "":
 		return ""
-	case !allowed && before.Deleting:
-		return fmt.Sprintf("I3: handler %s was set on a pod that is being deleted", f.handler)
-	case !allowed:
-		return fmt.Sprintf("I3: handler %s was set in state %q", f.handler, before.State)
 	case hook == InPlaceUpdate && after.Gap && after.State != before.State:
 		return "" // it may have been armed in another state
 	}
@@ -237,7 +229,7 @@ func (p *podLog) life(k Key) life {
 			continue
 		}
 		made := change{name: fmt.Sprintf("call #%d", c.number), op: c.Op, done: c.Applied}
-		if c.Status >= http.StatusOK && c.Status < http.StatusMultipleChoices {
+		if c.succeeded() {
 			made.answered = c.Answered
 		}
 		l.changes = append(l.changes, made)
@@ -291,14 +283,14 @@ func (p *podLog) unarmable(before Sighting, handlers []string) bool {
 // told reports whether the registry was asked after a time, and said so of the instance before another time.
 func (j *Journal) told(k Key, after, before time.Time, right func(registry.State) bool) bool {
 	for _, c := range slices.Backward(j.listings) {
-		if c.Received.Before(after.Add(-explainWithin)) {
+		if c.Applied.Before(after) {
 			return false
 		}
-		if c.seen == nil || c.Applied.Before(after) || !c.acknowledgedBy(before) {
+		if c.Registry != k.Registry || !c.succeeded() || c.Answered.After(before) {
 			continue
 		}
 		asked := KeyOf(k.Registry, c.Instance)
-		if asked.UID = k.UID; c.Registry != k.Registry || asked.Service != "" && asked != k {
+		if asked.UID = k.UID; asked.Service != "" && asked != k {
 			continue // it asked for another one
 		}
 		state, found := c.seen[k]
@@ -312,7 +304,7 @@ func (j *Journal) told(k Key, after, before time.Time, right func(registry.State
 	return false
 }
 
-// registered returns the instances that a Register ever came for.
+// registered returns the instances that a Register ever came for, each once.
 func (p *podLog) registered() []Key {
 	var keys []Key
 	for _, c := range p.calls {

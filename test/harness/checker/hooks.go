@@ -32,8 +32,7 @@ func SetOn(h Hooks, pod *corev1.Pod) map[string]bool {
 	on := map[string]bool{}
 	for _, handler := range HandlersOf(h) {
 		label, value, isLabel := strings.Cut(handler, "=")
-		switch {
-		case isLabel && pod.Labels[label] == value, !isLabel && slices.Contains(pod.Finalizers, handler):
+		if isLabel && pod.Labels[label] == value || slices.Contains(pod.Finalizers, handler) {
 			on[handler] = true
 		}
 	}
@@ -93,7 +92,7 @@ func (h Hooks) setting(handler, state string, deleting bool) (asserted string, a
 	case appspub.LifecycleStatePreparingDelete, appspub.LifecycleStatePreparingUpdate:
 		return "", false
 	case appspub.LifecycleStateUpdating:
-		return "", end && !update && !start
+		return "", !update && !start
 	case appspub.LifecycleStatePreparingNormal:
 		if start {
 			return PreNormal, true
@@ -102,7 +101,7 @@ func (h Hooks) setting(handler, state string, deleting bool) (asserted string, a
 		switch {
 		case update:
 			return InPlaceUpdate, true
-		case start && !end:
+		case !end:
 			return PreNormal, true // both are set together
 		}
 	default:

@@ -59,9 +59,7 @@ type Call struct {
 // Key is the instance that it is about.
 func (c *Call) Key() Key { return KeyOf(c.Registry, c.Instance) }
 
-func (c *Call) acknowledgedBy(at time.Time) bool {
-	return !c.Answered.IsZero() && !c.Answered.After(at) && c.Status >= 200 && c.Status < 300
-}
+func (c *Call) succeeded() bool { return c.Status/100 == 2 } //nolint:mnd // of 2xx
 
 // Patch is one write of a manager to a pod.
 type Patch struct {
@@ -208,8 +206,8 @@ type Journal struct {
 	byName      map[types.NamespacedName]*podLog
 	orphans     map[types.NamespacedName][]*Patch // patches of pods whose first sighting has not come yet
 	early       map[string][]*Call                // calls of such pods
-	listings    []*Call
-	patches     []*Patch // of all pods
+	listings    []*Call                           // by when they were done
+	patches     []*Patch                          // of all pods
 	pending     []flip
 	unjudged    []*Call // that change something, and were done
 	undescribed []*Call // that put a pod in, of which is not judged yet what they say
@@ -250,7 +248,6 @@ func (j *Journal) CallReceived(c Call) *Call {
 	}
 	switch p := j.pods[uid]; {
 	case !c.Op.Changes():
-		j.listings = append(j.listings, &c)
 	case p != nil:
 		p.calls = append(p.calls, &c)
 	default:
@@ -291,6 +288,7 @@ func (j *Journal) CallSaw(c *Call, seen map[Key]registry.State, at time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	c.seen, c.Applied = seen, at
+	j.listings = append(j.listings, c)
 }
 
 // CallAnswered must be called before the answer leaves; status 0 is an answer that is lost.
@@ -364,7 +362,7 @@ func (j *Journal) Saw(uid string, name types.NamespacedName, hooks Hooks, s Sigh
 		p = j.open(uid, name, hooks)
 	}
 	known, before := len(p.sightings), p.last()
-	if known > 0 && (s.Version < before.Version || s.Version == before.Version && s.Gone == before.Gone) {
+	if s.Version <= before.Version && s.Gone == before.Gone {
 		return // a new list brings again what is known
 	}
 	p.sightings = append(p.sightings, s)
@@ -387,7 +385,7 @@ func (j *Journal) Saw(uid string, name types.NamespacedName, hooks Hooks, s Sigh
 func (j *Journal) Belongs(uid string, keys []Key, at time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if p := j.pods[uid]; p != nil && len(p.sightings) > 0 {
+	if p := j.pods[uid]; p != nil {
 		s := p.last()
 		s.At, s.Keys, s.Gap = at, keys, false
 		p.sightings = append(p.sightings, s)
@@ -399,7 +397,7 @@ func (j *Journal) open(uid string, name types.NamespacedName, hooks Hooks) *podL
 	p := &podLog{uid: uid, name: name, hooks: hooks, calls: j.early[uid]}
 	others := j.orphans[name][:0:0]
 	for _, w := range j.orphans[name] {
-		if w.Pod != nil && string(w.Pod.UID) != uid { // another pod will have the name
+		if w.Pod != nil && string(w.Pod.UID) != uid { // another pod will have the name: scenarios are judged at their end
 			others = append(others, w)
 			continue
 		}

@@ -13,7 +13,7 @@ const leaseSlack, awakes = time.Second, 2 * time.Second
 func unleased(at time.Time, renewed []time.Time, lasts time.Duration) string {
 	var latest time.Time
 	for _, r := range renewed {
-		if !r.After(at) && r.After(latest) {
+		if !r.After(at) && r.After(latest) { // their answers may overtake each other
 			latest = r
 		}
 	}

@@ -27,9 +27,7 @@ type Reading struct {
 	Apart bool
 }
 
-func (r Reading) gives(p Place) bool {
-	return r.Service == p.Service && slices.Contains(r.Given, p.Endpoint)
-}
+func (r Reading) gives(p Place) bool { return slices.Contains(r.Given, p.Endpoint) }
 
 // claim is what clients must be given, or must not be given, from one moment until another; a zero until is open.
 type claim struct {
@@ -41,22 +39,17 @@ type claim struct {
 	// rule is the invariant's, and since the event that it rests on, at a time.
 	rule, since string
 	at          time.Time
-	// steady is from when the pod gave no reason to take it out, of a claim that rests on no hook: a manager may know only what was before.
-	steady time.Time
 }
 
-// covers reports whether the claim was in force all the time in which the reading may have been true. A server may be as far behind
-// as lag.
+// covers reports whether the claim was in force all the time in which the reading of its service may have been true. A server may be as
+// far behind as lag.
 func (c claim) covers(r Reading, lag time.Duration) bool {
-	return r.Service == c.place.Service && r.Asked.After(c.from.Add(lag)) && (c.until.IsZero() || r.Answered.Before(c.until))
+	return r.Asked.After(c.from.Add(lag)) && (c.until.IsZero() || r.Answered.Before(c.until))
 }
 
-// broken returns the first reading of the majority that the claim does not allow. known is how old what a manager knew may have been at
-// a time.
-func (c claim) broken(readings []Reading, lag time.Duration, known func(time.Time) time.Time) (Reading, bool) {
-	i := slices.IndexFunc(readings, func(r Reading) bool {
-		return !r.Apart && c.covers(r, lag) && r.gives(c.place) != c.in && !known(r.Asked).Before(c.steady)
-	})
+// broken returns the first reading of the service by the majority that the claim does not allow.
+func (c claim) broken(readings []Reading, lag time.Duration) (Reading, bool) {
+	i := slices.IndexFunc(readings, func(r Reading) bool { return !r.Apart && c.covers(r, lag) && r.gives(c.place) != c.in })
 	if i < 0 {
 		return Reading{}, false
 	}
@@ -80,8 +73,8 @@ func (s Stale) String() string {
 // worst returns how long after its event a reader, of a server of the majority or of one apart, was last given the pod.
 func (c claim) worst(readings []Reading, apart bool) (worst Stale) {
 	for _, r := range readings {
-		if late := r.Asked.Sub(c.at); r.Apart == apart && c.covers(r, 0) && r.gives(c.place) && late > worst.For {
-			worst = Stale{For: late, Server: r.Server, Place: c.place}
+		if r.Apart == apart && c.covers(r, 0) && r.gives(c.place) {
+			worst = Worse(worst, Stale{For: r.Asked.Sub(c.at), Server: r.Server, Place: c.place})
 		}
 	}
 	return worst
@@ -127,11 +120,11 @@ func (j *Journal) JudgeReadings(readings []Reading, lag time.Duration) (majority
 	for _, r := range readings {
 		of[r.Service] = append(of[r.Service], r)
 	}
-	j.judgeForeign(readings, owners, lag)
+	j.judgeForeign(readings, of, owners, lag)
 	for _, uid := range slices.Sorted(maps.Keys(j.pods)) {
 		for _, c := range j.pods[uid].claims(owners, of, j.oldestReason) {
 			those := of[c.place.Service]
-			if r, wrong := c.broken(those, lag, j.oldestReason); wrong {
+			if r, wrong := c.broken(those, lag); wrong {
 				j.violations = append(j.violations, c.violation(r))
 			}
 			if c.in {
@@ -145,11 +138,10 @@ func (j *Journal) JudgeReadings(readings []Reading, lag time.Duration) (majority
 
 // judgeForeign holds what readers were given against I10: what others wrote stays, and no service has an endpoint that no one put there.
 // The caller holds the lock.
-func (j *Journal) judgeForeign(readings []Reading, owners map[Place][]owner, lag time.Duration) {
-	never := func(time.Time) time.Time { return time.Time{} }
+func (j *Journal) judgeForeign(readings []Reading, of map[string][]Reading, owners map[Place][]owner, lag time.Duration) {
 	for place, acknowledged := range j.foreign {
 		c := claim{place: place, in: true, rule: "I10", from: acknowledged, at: acknowledged, since: "others had written it"}
-		if r, wrong := c.broken(readings, lag, never); wrong && !acknowledged.IsZero() {
+		if r, wrong := c.broken(of[place.Service], lag); wrong && !acknowledged.IsZero() {
 			j.violations = append(j.violations, c.violation(r))
 		}
 	}
@@ -190,12 +182,11 @@ type owner struct {
 func (j *Journal) owners() map[Place][]owner {
 	all := map[Place][]owner{}
 	for uid, p := range j.pods {
-		seen := map[Place]bool{}
 		for _, s := range p.sightings {
 			for _, k := range s.Keys {
-				if place := PlaceOf(k); !seen[place] {
-					seen[place] = true
-					all[place] = append(all[place], owner{uid, s.At})
+				place := PlaceOf(k)
+				if had := all[place]; len(had) == 0 || had[len(had)-1].uid != uid {
+					all[place] = append(had, owner{uid, s.At})
 				}
 			}
 		}
@@ -215,13 +206,14 @@ func (p *podLog) claims(owners map[Place][]owner, readings map[string][]Reading,
 			rule, since = "I2", fmt.Sprintf("hook %s was asserted", h.hook)
 		}
 		for _, k := range keys {
+			place := PlaceOf(k)
 			c := claim{
-				uid: p.uid, place: PlaceOf(k), in: h.asserted, rule: rule, from: h.at.Add(-h.drained), at: h.at, until: until, since: since,
+				uid: p.uid, place: place, in: h.asserted, rule: rule, from: h.at.Add(-h.drained), at: h.at, since: since, until: until,
 			}
 			if !c.in {
-				c.until = soonest(c.until, nextOwner(owners[c.place], p.uid, h.at))
+				c.until = soonest(until, nextOwner(owners[place], p.uid, h.at))
 			}
-			if !c.in && p.neverReady(h.version) && hadByAnother(owners[c.place], p.uid, h.at) {
+			if !c.in && p.neverReady(h.version) && hadByAnother(owners[place], p.uid, h.at) {
 				continue // what readers are given is the other's entry, as docs/limits.md says
 			}
 			all = append(all, c)
@@ -240,12 +232,12 @@ func (p *podLog) stays(readings map[string][]Reading, known func(time.Time) time
 		for _, k := range s.Keys {
 			place := PlaceOf(k)
 			found := slices.IndexFunc(readings[place.Service], func(r Reading) bool {
-				return !r.Apart && r.Asked.After(s.At) && !known(r.Asked).Before(s.At) && r.gives(place)
+				return !r.Apart && !known(r.Asked).Before(s.At) && r.gives(place)
 			})
 			if found >= 0 {
 				from := readings[place.Service][found].Answered
 				all = append(all, claim{
-					uid: p.uid, place: place, in: true, rule: "I9", from: from, at: from, until: until, steady: s.At,
+					uid: p.uid, place: place, in: true, rule: "I9", from: from, at: from, until: until,
 					since: "it was found, Normal and ready",
 				})
 			}
@@ -270,10 +262,10 @@ func (p *podLog) outAfter(i int) time.Time {
 func (p *podLog) firstFrom(i int, like func(Sighting) bool) time.Time {
 	for ; i < len(p.sightings); i++ {
 		switch s := p.sightings[i]; {
-		case s.Gap && i > 0:
+		case s.Gap:
 			return p.sightings[i-1].At
 		case !like(s):
-		case i > 0 && s.State != p.sightings[i-1].State:
+		case s.State != p.sightings[i-1].State:
 			return s.since()
 		default:
 			return s.At.Add(-watchLags)

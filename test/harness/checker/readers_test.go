@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // settles is longer than a manager, or our watch, may be behind.
@@ -24,17 +26,18 @@ func released(s *story) {
 func TestReadings(t *testing.T) {
 	t.Parallel()
 	const given, missing = "I1: a reader of server 0 was given 127.100.0.1:8080 of web", "was not given 127.100.0.1:8080 of web"
+	const before, after = " before hook inPlaceUpdate was released, and the drain is 1s", " after hook inPlaceUpdate was released"
 	checkAll(t, []happening{
 		{"a whole life", "clients are given the pod while it is in, and no longer", steps{
 			released, reads(0, false), reads(1, false), waits(settles), moves(updated), reads(0, true), sets(updateGate),
 			waits(time.Second), reads(0, true), reads(1, true), moves(normal), waits(settles), reads(0, true), moves(preparingDelete),
 			waits(drain), clears(deleteGate), waits(time.Second), reads(0, false), reads(1, false), deleting, seen, gone, seen, reads(0, false),
 		}, ""},
-		{"given after its release", "the registry has acknowledged, and still sends clients there", steps{released, reads(0, true)}, given},
+		{"given after its release", "the registry has acknowledged, and still sends clients there", steps{released, reads(0, true)}, after},
 		{"given again after its release", "a call that was late has put it in", steps{released, reads(0, false), reads(0, true)}, given},
 		{"given while it drained", "the hook was released sooner than the drain passed", steps{
 			found, moves(preparingUpdate), waits(drain), reads(0, true), waits(drain / 2), clears(updateGate),
-		}, given},
+		}, before},
 		{"given as its drain began", "the server may be behind by a moment", steps{
 			found, moves(preparingUpdate), waits(drain), reads(0, true), waits(drain - readersLag/2), clears(updateGate),
 		}, ""},
@@ -52,6 +55,11 @@ func TestReadings(t *testing.T) {
 		{"given before the address was given again", "no other pod can have been meant", steps{
 			found, moves(preparingDelete), waits(drain), clears(deleteGate), deleting, seen, gone, seen, waits(time.Second), reads(0, true), waits(settles), another,
 		}, given},
+		{"given after its release, and the pod before is seen again", "it was there all the time", steps{
+			born, another, released, func(s *story) {
+				s.Belongs("uid-2", []Key{KeyOf(s.registry, s.instance())}, s.tick())
+			}, reads(0, true),
+		}, given},
 		{"given for the pod before", "a pod that was never ready has no clients of its own", steps{
 			another, unready, at(preparingUpdate, updateGate), reads(0, true), clears(updateGate),
 		}, ""},
@@ -59,10 +67,19 @@ func TestReadings(t *testing.T) {
 			another, at(preparingUpdate, updateGate), reads(0, true), clears(updateGate),
 		}, given},
 		{"given before it ever was ready", "no other pod can have been meant", steps{
-			unready, at(preparingUpdate, updateGate), reads(0, true), clears(updateGate),
+			unready, at(preparingUpdate, updateGate), reads(0, true), clears(updateGate), waits(settles), another,
+		}, given},
+		{"given for the pod before, after a gap", "it may have been ready in it", steps{
+			another, unready, gap, at(preparingUpdate, updateGate), noGap, reads(0, true), clears(updateGate),
 		}, given},
 		{"asserted and not found", "no client is given the pod, and it counts as available", steps{
 			born, sets(traffic), waits(time.Second), reads(0, false), moves(normal),
+		}, "I2: a reader of server 0 " + missing},
+		{"asserted and not found, and another has the address", "the pod is in all the same", steps{
+			born, sets(traffic), waits(time.Second), reads(0, false), another,
+		}, "I2: a reader of server 0 " + missing},
+		{"asserted before it is seen ready, and not found", "whose entry it is makes no difference to clients", steps{
+			another, unready, born, sets(traffic), waits(time.Second), reads(0, false),
 		}, "I2: a reader of server 0 " + missing},
 		{"asserted and not found at one server", "the clients of each count", steps{
 			born, sets(traffic), waits(time.Second), reads(0, true), reads(1, false),
@@ -72,11 +89,28 @@ func TestReadings(t *testing.T) {
 			steps{born, sets(traffic), moves(normal), waits(settles), moves(preparingUpdate), waits(time.Second), reads(0, false)}, "",
 		},
 		{"asserted and unready", "it may be out again", steps{born, sets(traffic), waits(settles), unready, seen, reads(0, false)}, ""},
+		{"asserted and lost, before it is unready", "it had no reason to be out", steps{
+			found, reads(1, false), waits(settles), unready, seen,
+		}, "I2: a reader of server 1 " + missing},
+		{"asserted and lost, just before it moves", "Kruise's stamp tells since when it may be out", steps{
+			found, reads(1, false), waits(2 * time.Second), moves(preparingUpdate),
+		}, "I2: a reader of server 1 " + missing},
+		{"asserted and gone by force", "it has ended", steps{found, vanishes, waits(settles), reads(0, false), reads(1, false)}, ""},
 		{"asserted and lost", "what was acknowledged must last, whatever a server loses", steps{found, reads(1, false)}, "I2: a reader of server 1 " + missing},
 		{"lost without a hook", "a pod that was found must stay", steps{
 			at(normal), waits(settles), reads(0, true), waits(time.Second), reads(0, false),
 		}, "I9: a reader of server 0 " + missing},
-		{"not found yet", "no hook says that it is in", steps{at(normal), waits(settles), reads(0, false)}, ""},
+		{"lost without a hook, of one that was steady for long", "it is told once", steps{
+			at(normal), seen, seen, waits(settles), reads(0, true), waits(time.Second), reads(0, false),
+		}, "I9: a reader of server 0 " + missing},
+		{"lost without a hook, of one that has come to rest", "a pod that was found must stay", steps{
+			at(updating), moves(normal), waits(settles), reads(0, true), waits(time.Second), reads(0, false),
+		}, "I9: a reader of server 0 " + missing},
+		{"lost without a hook, after a gap", "it was found since", steps{
+			at(normal), waits(settles), gap, seen, noGap, waits(settles), reads(0, true), waits(time.Second), reads(0, false),
+		}, "I9: a reader of server 0 " + missing},
+		{"found by a server apart alone", "no promise is made to its clients", steps{at(normal), waits(settles), readsApart(true), waits(time.Second), reads(0, false)}, ""},
+		{"not found yet", "no hook says that it is in", steps{at(normal), waits(settles), reads(0, false), waits(time.Second), reads(0, false)}, ""},
 		{"lost by a manager that is behind", "it may not know that the pod is back", steps{
 			at(updating), waits(settles), moves(normal), waits(time.Second), reads(0, true), waits(time.Second), reads(0, false),
 		}, ""},
@@ -93,8 +127,14 @@ func TestReadingsOfOthers(t *testing.T) {
 		{"not yet acknowledged", "readers may be given it before", steps{found, foreign(other, false), readsAll(0, other)}, ""},
 		{"removed", "others wrote it", steps{found, foreign(other, true), waits(time.Second), readsAll(0, other), readsAll(1)},
 			"I10: a reader of server 1 was not given " + other + " of web"},
+		{"not acknowledged again", "it was there before", steps{
+			found, foreign(other, true), foreign(other, false), waits(time.Second), readsAll(0), readsOf("shop", 0),
+		}, "I10: a reader of server 0 was not given " + other + " of web"},
 		{"written, and seen late", "the server may be behind by a moment", steps{found, foreign(other, true), readsAll(0)}, ""},
-		{"of nobody", "no pod has the address", steps{found, readsAll(0, "10.0.0.9:80")}, "I10: a reader of server 0 was given 10.0.0.9:80 of web"},
+		{"of nobody", "no pod has the address", steps{found, readsAll(0, "10.0.0.9:80"), readsAll(0, "10.0.0.9:80")},
+			"I10: a reader of server 0 was given 10.0.0.9:80 of web"},
+		{"of a pod that comes later", "it was not there yet", steps{found, readsAll(0, "127.100.0.2:8080"), waits(settles), unready, readdressed, seen},
+			"I10: a reader of server 0 was given 127.100.0.2:8080 of web"},
 		{"in a service that the pod does not have", "a pod joins only its own", steps{found, readsOf("shop", 0, testAddress+":8080")},
 			"I10: a reader of server 0 was given " + testAddress + ":8080 of shop"},
 		{"of a pod that was gone before anybody could see it", "our watch was blind", steps{found, goesBlind, readsAll(0, testAddress+":8080", "10.0.0.9:80")}, ""},
@@ -136,7 +176,9 @@ func another(s *story) {
 func TestStale(t *testing.T) {
 	t.Parallel()
 	s := newStory()
-	s.play(released, reads(0, true), waits(time.Second), readsApart(true), waits(time.Second), reads(0, false), readsApart(false))
+	s.play(released, reads(0, true), waits(time.Second), readsApart(true), waits(time.Second), reads(0, false), readsApart(false),
+		waits(settles), moves(updated), reads(0, true), sets(updateGate), moves(normal), moves(preparingUpdate), waits(drain),
+		clears(updateGate), moves(updating))
 	s.Judge(s.now)
 	majority, apart := s.JudgeReadings(s.readings, settles)
 	for _, tc := range []struct {
@@ -155,4 +197,5 @@ func TestStale(t *testing.T) {
 	if broken := s.Broken(); len(broken) > 0 {
 		t.Errorf("a server may be so far behind: %v", broken)
 	}
+	expect.Equal(t, "for 1s, never", Stale{For: time.Second}.String()+", "+Stale{}.String(), "as text")
 }

@@ -123,15 +123,19 @@ func TestReleasedEarly(t *testing.T) {
 		"never put in, and no answer": {
 			"it may have been in before all that is known", lived(unanswered(Deregister, 5)), goes, "had not acknowledged call deregister that takes out",
 		},
-		"only out of service": {"a pod that goes must be absent", lived(done(Register, 1), done(FailOver, 5)), goes, "is out since"},
-		"out of service":      {"a pod that stays need not be absent", lived(done(Register, 1), done(FailOver, 5)), true, ""},
-		"put in again":        {"the acknowledgement is of before", lived(done(Deregister, 1), done(Register, 5)), goes, "is out since"},
-		"drains":              {"a second is left", lived(done(Register, 1), done(Deregister, 9)), goes, "1s after web at"},
-		"drained, repeated":   {"the drain began with the first call", lived(done(Register, 1), done(FailOver, 5), done(Deregister, 9)), goes, ""},
-		"lost, and listed":    {"a list shows it", lived(done(Register, 1)).losesAt(5).lists(6, registry.Absent), goes, ""},
-		"lost a moment ago":   {"clients were given it until then", lived(done(Register, 1)).losesAt(9).lists(9.5, registry.Absent), goes, "1s after web at"},
-		"listed before":       {"it was put in since", lived(done(Register, 5)).lists(4, registry.Absent), goes, "is out since"},
-		"listed as out":       {"a pod that goes must be absent", lived(done(Register, 1)).lists(6, registry.OutOfService), goes, "is out since"},
+		"only out of service":                {"a pod that goes must be absent", lived(done(Register, 1), done(FailOver, 5)), goes, "is out since"},
+		"out of service":                     {"a pod that stays need not be absent", lived(done(Register, 1), done(FailOver, 5)), true, ""},
+		"put in again":                       {"the acknowledgement is of before", lived(done(Deregister, 1), done(Register, 5)), goes, "is out since"},
+		"drains":                             {"a second is left", lived(done(Register, 1), done(Deregister, 9)), goes, "1s after web at"},
+		"drained, repeated":                  {"the drain began with the first call", lived(done(Register, 1), done(FailOver, 5), done(Deregister, 9)), goes, ""},
+		"lost, and listed":                   {"a list shows it", lived(done(Register, 1)).losesAt(5).lists(6, registry.Absent), goes, ""},
+		"lost a moment ago":                  {"clients were given it until then", lived(done(Register, 1)).losesAt(9).lists(9.5, registry.Absent), goes, "1s after web at"},
+		"listed before":                      {"it was put in since", lived(done(Register, 5)).lists(4, registry.Absent), goes, "is out since"},
+		"listed as out":                      {"a pod that goes must be absent", lived(done(Register, 1)).lists(6, registry.OutOfService), goes, "is out since"},
+		"listed as in":                       {"it is in", lived(done(Register, 1)).lists(6, registry.InService), true, "is out since"},
+		"refused":                            {"it never came in", lived(change{name: "call register", op: Register}), goes, ""},
+		"acknowledged later":                 {"that is too late", lived(done(Register, 1), change{name: "out", op: Deregister, done: second(5), answered: second(11)}), goes, "is out since"},
+		"out a moment ago, and never put in": {"no client is known to have been given it", lived(done(Deregister, 9.5)), goes, ""},
 	}, func(t *testing.T, tc row) {
 		got := tc.life.releasedEarly(release{at: second(10), stays: tc.stays, drain: drains})
 		if got == "" != (tc.want == "") || !strings.Contains(got, tc.want) {
@@ -158,10 +162,17 @@ func TestAssertedEarly(t *testing.T) {
 		"taken out":                  {"the last call counts", lived(done(Register, 5), unanswered(FailOver, 6)), 0, "call fail-over had taken out"},
 		"taken out and back":         {"the acknowledgement is of before", lived(done(Register, 5), done(FailOver, 6), unanswered(Register, 7)), 0, "had not acknowledged"},
 		"listed":                     {"a list shows it", lived(unanswered(Register, 5)).lists(6, registry.InService), 0, ""},
+		"acknowledged later":         {"that is too late", lived(change{name: "in", op: Register, done: second(5), answered: second(11)}), 0, "had not acknowledged"},
+		"listed as out":              {"it is not in", lived(unanswered(Register, 5)).lists(6, registry.OutOfService), 0, "had not acknowledged"},
 		"in for long enough":         {"clients have noticed", lived(done(Register, 5)), 5 * time.Second, ""},
 		"in too short":               {"a second is left", lived(done(Register, 5)), 6 * time.Second, "5s after the registry acknowledged web"},
 		"in since before it was out": {"clients were told that it is out", lived(done(Register, 1), done(FailOver, 6), done(Register, 7)), 6 * time.Second, "3s after"},
 		"repeated":                   {"clients have known since the first call", lived(done(Register, 3), done(Register, 9)), 5 * time.Second, ""},
+		"answered in another order": {
+			"clients have known since the first answer", lived(
+				change{name: "first", op: Register, done: second(1), answered: second(9)}, change{name: "second", op: Register, done: second(2), answered: second(3)},
+			), 5 * time.Second, "",
+		},
 	}, func(t *testing.T, tc row) {
 		got := tc.life.assertedEarly(second(10), tc.lag)
 		if got == "" != (tc.want == "") || !strings.Contains(got, tc.want) {
@@ -194,6 +205,9 @@ func TestWritten(t *testing.T) {
 			[]string{"east/web at 127.0.0.1:80 in registry placed"}, Attributes{Metadata: usual}, drain},
 		"a network": {"the address is the network's", map[string]string{annotationAddress: "network/storage", annotationNetworks: `[{"name":"lan","ips":["1.1.1.1"]},{"name":"storage","ips":["172.0.0.1"]}]`},
 			[]string{"web at 172.0.0.1:80 in registry default"}, Attributes{Metadata: usual}, drain},
+		"no service": {"it has no entry", map[string]string{annotationServices: ""}, nil, Attributes{Metadata: usual}, drain},
+		"a network that has no address yet": {"so has the pod", map[string]string{annotationAddress: "network/storage", annotationNetworks: `[{"name":"storage"}]`},
+			[]string{"web at :80 in registry default"}, Attributes{Metadata: usual}, drain},
 		"no network yet": {"the pod has no address yet", map[string]string{annotationAddress: "network/storage"},
 			[]string{"web at :80 in registry default"}, Attributes{Metadata: usual}, drain},
 		"metadata": {"its pairs win, and an empty one removes", map[string]string{annotationMetadata: "run=,team=a,weight=7"},
@@ -214,6 +228,72 @@ func TestWritten(t *testing.T) {
 		expect.Equal(t, tc.told, *w.Attributes(pod), "what clients are told")
 		expect.Equal(t, tc.drain, DrainOf(pod, drain), "the drain")
 	})
+}
+
+// TestConditions: each is its own, and only if it is true.
+func TestConditions(t *testing.T) {
+	t.Parallel()
+	pod := &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
+		{Type: corev1.PodReady, Status: corev1.ConditionTrue}, {Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse},
+	}}}
+	if !IsReady(pod) || IsToEnd(pod) {
+		t.Errorf("ready: %t, to end: %t, want true and false", IsReady(pod), IsToEnd(pod))
+	}
+}
+
+// TestSetOn: a label counts with its value, and a finalizer by its name.
+func TestSetOn(t *testing.T) {
+	t.Parallel()
+	hooks := Hooks{PreNormal: {traffic}, InPlaceUpdate: {updateGate, "example.io/update"}, PreDelete: {"example.io/delete"}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Labels: map[string]string{"example.com/traffic": "online", "example.com/update-gate": "open"}, Finalizers: []string{"example.io/delete"},
+	}}
+	expect.Equal(t, map[string]bool{traffic: true, "example.io/delete": true}, SetOn(hooks, pod), "the handlers")
+}
+
+// TestSince: Kruise's stamp is earlier than what the watch brings.
+func TestSince(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ reason, stamp, want string }{
+		{"the pod moved then", "2026-12-01T10:00:00Z", "2026-12-01T10:00:00Z"},
+		{"Kruise's clock is ahead", "2026-12-01T10:00:09Z", "2026-12-01T10:00:05Z"},
+		{"Kruise has not moved it yet", "", "2026-12-01T10:00:05Z"},
+	} {
+		at := time.Date(2026, 12, 1, 10, 0, 5, 0, time.UTC)
+		expect.Equal(t, tc.want, Sighting{At: at, Stamp: tc.stamp}.since().Format(time.RFC3339), "%s", tc.reason)
+	}
+}
+
+// TestBetween: which sighting shows a write of a version first.
+func TestBetween(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason        string
+		version, last uint64
+		gone, want    bool
+	}{
+		{"it shows that one", 20, 20, false, true},
+		{"those between were not seen", 15, 20, false, true},
+		{"the one before shows that", 10, 20, false, false},
+		{"a later one will show that", 21, 20, false, false},
+		{"what ends a pod has a version that is never shown", 25, 20, true, true},
+		{"the one before shows that, and the end does not", 10, 20, true, false},
+	} {
+		p := &podLog{sightings: []Sighting{{Version: 10}, {Version: tc.last, Gone: tc.gone}}}
+		expect.Equal(t, tc.want, p.between(tc.version, 1), "version %d: %s", tc.version, tc.reason)
+	}
+}
+
+// TestSoonest: zero is never.
+func TestSoonest(t *testing.T) {
+	t.Parallel()
+	var never time.Time
+	for _, tc := range [][3]time.Time{
+		{never, never, never}, {never, second(1), second(1)}, {second(1), never, second(1)},
+		{second(1), second(2), second(1)}, {second(2), second(1), second(1)},
+	} {
+		expect.Equal(t, tc[2], soonest(tc[0], tc[1]), "of %s and %s", tc[0], tc[1])
+	}
 }
 
 // TestUntrue: what an entry tells clients of a pod with the weight 100 that is not so.
@@ -265,9 +345,7 @@ func TestMostWeight(t *testing.T) {
 		{"all has passed", 100, 10 * time.Second, 10 * time.Second, 100},
 		{"there is no warm-up", 100, 0, 0, 100},
 	} {
-		if got := (Attributes{Weight: tc.full, WarmUp: tc.warms}).most(tc.after); got != tc.want {
-			t.Errorf("%s: got %d, want %d", tc.reason, got, tc.want)
-		}
+		expect.Equal(t, tc.want, (Attributes{Weight: tc.full, WarmUp: tc.warms}).most(tc.after), "%s", tc.reason)
 	}
 }
 
@@ -282,6 +360,7 @@ func TestUnleased(t *testing.T) {
 		"never":      {"it is not the leader", nil, "it has never written the lease"},
 		"later":      {"it did not lead yet", []float64{11}, "it has never written the lease"},
 		"just so":    {"it leads", []float64{0, 9}, ""},
+		"crossed":    {"its answers have overtaken each other", []float64{9, 1}, ""},
 		"at its end": {"a call may be on its way for a moment", []float64{4.5}, ""},
 		"long ago":   {"another one may lead", []float64{1, 3.5}, "it wrote the lease 6.5s before, which lasts 5s"},
 	}, func(t *testing.T, tc row) {
@@ -289,9 +368,7 @@ func TestUnleased(t *testing.T) {
 		for _, at := range tc.renewed {
 			renewed = append(renewed, second(at))
 		}
-		if got := unleased(second(10), renewed, 5*time.Second); got != tc.want {
-			t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
-		}
+		expect.Equal(t, tc.want, unleased(second(10), renewed, 5*time.Second), "%s", tc.reason)
 	})
 }
 
@@ -334,8 +411,19 @@ func TestWords(t *testing.T) {
 			isRed, born, goesBlind, judgesWords(Attributes{Metadata: blue}), seen, waits(2 * reasonLasts), registers(0, red), sets(traffic), sees,
 		}, ""},
 		{"metadata of a moment later", "the watch may lag behind the manager's", steps{
-			isRed, born, seen, registers(0, blue), sets(traffic), judgesWords(Attributes{Metadata: blue}), seen,
+			isRed, born, seen, registers(0, blue), sets(traffic), judges, judgesWords(Attributes{Metadata: blue}), seen,
 		}, ""},
+		{"metadata of much later", "no manager can have known", steps{
+			isRed, born, seen, registers(0, blue), sets(traffic), waits(2 * watchLags), judgesWords(Attributes{Metadata: blue}), seen,
+		}, "metadata: call #1"},
+		{"of a pod that is never seen", "nothing tells what it says", steps{plain, registers(100, nil)}, ""},
+		{"of a pod that is seen late", "what it said at the time was not seen", steps{plain, registers(100, nil), waits(2 * watchLags), born}, ""},
+		{"of a pod that does not say it", "its application writes the entry too", steps{
+			plain, func(s *story) { s.pod.Told = nil }, born, registers(100, nil), sets(traffic),
+		}, ""},
+		{"as another cluster's", "it would be taken for that one's", steps{
+			plain, born, registersAt(func(in *registry.Instance) { in.Weight, in.Cluster = 7, "other" }), sets(traffic),
+		}, `of cluster "other"`},
 		{"an address that it has not", "clients are sent elsewhere", steps{
 			plain, born, registers(7, nil), sets(traffic), registersAt(func(in *registry.Instance) { in.Weight, in.Address = 7, "10.9.9.9" }),
 		}, "where: call #2 registered web at 10.9.9.9:8080 in registry default, and the pod belongs to web at " + testAddress},
@@ -348,6 +436,9 @@ func TestWords(t *testing.T) {
 		{"after a gap", "it may have said anything in it", steps{plain, born, gap, seen, registers(100, nil), sets(traffic)}, ""},
 		{"begins cold", "it warms up", steps{warms, born, registers(1, nil), sets(traffic), waits(5 * time.Second), registers(50, nil)}, ""},
 		{"begins warm", "clients send it all at once", steps{warms, born, registers(100, nil), sets(traffic)}, "weight: call #1"},
+		{"warm long after it was taken out", "it begins when it is put in", steps{
+			warms, born, calls(FailOver), waits(time.Minute), registers(100, nil), sets(traffic),
+		}, "weight: call #2"},
 		{"warm too soon", "half of its time has passed", steps{
 			warms, born, registers(1, nil), sets(traffic), waits(5 * time.Second), registers(100, nil),
 		}, "weight: call #2 registered web at " + testAddress + ":8080 in registry default with the weight 100"},
@@ -396,6 +487,8 @@ func TestLease(t *testing.T) {
 		{"leads", "it has just written the lease", steps{leased, renews, inService}, ""},
 		{"never led", "another one may", steps{leased, born, calls(FailOver)}, "lease: call #1 by manager m1, and it has never written the lease"},
 		{"led long ago", "another one may lead by now", steps{leased, renews, inService, waits(20 * time.Second), calls(Register)}, "lease: call #2"},
+		{"asks without the lease", "anybody can ask", steps{leased, renews, inService, waits(20 * time.Second), lists(registry.InService)}, ""},
+		{"is paused", "its calls are on their way", steps{leased, renews, inService, goesBlind, waits(20 * time.Second), calls(Register), sees}, ""},
 		{"was just paused", "it does not know yet", steps{leased, renews, inService, goesBlind, waits(20 * time.Second), sees, calls(Register)}, ""},
 		{"was paused long ago", "it has noticed", steps{leased, renews, inService, goesBlind, sees, waits(20 * time.Second), calls(Register)}, "lease: call #2"},
 	})

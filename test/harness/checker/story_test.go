@@ -50,9 +50,10 @@ type story struct {
 	pod     Sighting
 	// registry is where the pod belongs.
 	registry string
-	// late is a call that is held, open a patch that has no answer yet, and sight ends a blindness.
+	// late is a call that is held, or not answered yet, open a patch that has no answer yet, and sight ends a blindness.
 	late  *Call
 	open  *Patch
+	made  uint64 // the version that the open patch makes
 	sight func(time.Time)
 	// readings are what clients were given; with them the registry is a real one.
 	readings []Reading
@@ -110,22 +111,19 @@ func belongsTo(name string) step {
 	return func(s *story) { s.play(func(s *story) { s.registry = name }, seen) }
 }
 
-// configured has the configuration say another registry, which no version of the pod shows.
-func configured(name string) step {
+// configured has the configuration say other registries, which no version of the pod shows. Its calls go to the first.
+func configured(names ...string) step {
 	return func(s *story) {
-		s.registry = name
-		s.Belongs(testUID, []Key{KeyOf(name, s.instance())}, s.tick())
+		s.registry = names[0]
+		var keys []Key
+		for _, name := range names {
+			keys = append(keys, KeyOf(name, s.instance()))
+		}
+		s.Belongs(testUID, keys, s.tick())
 	}
 }
 
-func callsIn(name string, o Op) step {
-	return func(s *story) {
-		belongs := s.registry
-		s.registry = name
-		calls(o)(s)
-		s.registry = belongs
-	}
-}
+func callsIn(name string, o Op) step { return elsewhere(name, calls(o)) }
 
 // shows has the watch show the pod with these handlers, and seen with those that it has.
 func shows(handlers ...string) step {
@@ -138,6 +136,18 @@ func shows(handlers ...string) step {
 		s.pod.Keys = []Key{KeyOf(s.registry, s.instance())}
 		s.Saw(testUID, testPod, s.hooks, s.pod)
 	}
+}
+
+// again shows the version that is known, as a new list does, and vanishes shows that the pod is gone.
+func again(s *story) {
+	s.pod.At, s.pod.Gap = s.tick(), true
+	s.Saw(testUID, testPod, s.hooks, s.pod)
+	s.pod.Gap = false
+}
+
+func vanishes(s *story) {
+	s.pod.At, s.pod.Gone = s.tick(), true
+	s.Saw(testUID, testPod, s.hooks, s.pod)
 }
 
 func seen(s *story) { shows(slices.Collect(maps.Keys(s.pod.Set))...)(s) }
@@ -171,10 +181,10 @@ func patchesWith(body string, status int) step {
 
 // begins is a patch without its answer, which answered brings.
 func begins(handlers ...string) step {
-	return func(s *story) { s.open = s.patch(s.body(handlers...)) }
+	return func(s *story) { s.open, s.made = s.patch(s.body(handlers...)), s.version+1 }
 }
 
-func answered(s *story) { s.PatchFinished(s.open, 200, s.version, s.tick()) }
+func answered(s *story) { s.PatchFinished(s.open, 200, s.made, s.tick()) }
 
 func (s *story) patch(body string) *Patch {
 	return s.PatchReceived("m1", apiproxy.Write{Namespace: testPod.Namespace, Name: testPod.Name, Body: body, Received: s.tick()})
@@ -239,27 +249,47 @@ func lands(s *story) {
 	s.CallAnswered(s.late, 0, s.tick())
 }
 
+// lists is a list that shows a state, asks one that is not answered yet, maybe narrowed to an instance, and hears answers it.
 func lists(state registry.State) step {
+	return func(s *story) { s.play(asks(state, registry.Instance{Cluster: cluster}), hears) }
+}
+
+func asks(state registry.State, of registry.Instance) step {
 	return func(s *story) {
-		c := s.receivedFor("instances", registry.Instance{Cluster: cluster})
+		s.late = s.receivedFor("instances", of)
 		seen := map[Key]registry.State{}
 		if state != registry.Absent {
 			seen[KeyOf(s.registry, s.instance())] = state
 		}
-		s.CallSaw(c, seen, s.tick())
-		s.CallAnswered(c, 200, s.tick())
+		s.CallSaw(s.late, seen, s.tick())
 	}
 }
 
-func comesBack(s *story) { s.Appeared(KeyOf(s.registry, s.instance()), s.tick()) }
-func wiped(s *story)     { s.Wiped(KeyOf(defaultRegistry, s.instance()), s.tick()) }
+func hears(s *story) { s.CallAnswered(s.late, 200, s.tick()) }
 
-// writes has a manager write another pod every second, for so long.
-func writes(manager string, lasts time.Duration) step {
+func comesBack(s *story) { s.Appeared(KeyOf(s.registry, s.instance()), s.tick()) }
+func wiped(s *story)     { s.Wiped(KeyOf(s.registry, s.instance()), s.tick()) }
+
+// elsewhere has a step happen in another registry.
+func elsewhere(name string, what step) step {
 	return func(s *story) {
-		for end := s.now.Add(lasts); s.now.Before(end); s.now = s.now.Add(time.Second) {
+		belongs := s.registry
+		s.registry = name
+		what(s)
+		s.registry = belongs
+	}
+}
+
+// writes has a manager write another pod every second, for so long, and fails has the API server refuse that.
+func writes(manager string, lasts time.Duration) step { return writesWith(200, manager, lasts) }
+func fails(manager string, lasts time.Duration) step  { return writesWith(409, manager, lasts) }
+
+func writesWith(status int, manager string, lasts time.Duration) step {
+	return func(s *story) {
+		for end := s.now.Add(lasts); s.now.Before(end); {
+			s.now = s.now.Add(time.Second)
 			w := s.PatchReceived(manager, apiproxy.Write{Namespace: testPod.Namespace, Name: "pod-2", Body: "[]", Received: s.tick()})
-			s.PatchFinished(w, 200, s.version, s.tick())
+			s.PatchFinished(w, status, s.version, s.tick())
 		}
 	}
 }

@@ -39,8 +39,8 @@ func (j *Journal) undone(p *podLog, c *Call) string {
 // releaseUndone says whether a Register puts the pod in after a hook was released, and before it is back where it should be in.
 // A release waits for calls that were on their way then, and none may be sent after it.
 func (p *podLog) releaseUndone(c *Call) string {
-	released, found := p.lastHook(c.Applied, false)
-	if !found {
+	released := p.lastHook(c.Applied, false)
+	if released.at.IsZero() {
 		return ""
 	}
 	when, at := "on its way", c.Applied
@@ -56,8 +56,8 @@ func (p *podLog) releaseUndone(c *Call) string {
 // assertionUndone says whether a call that was on its way when a hook was asserted takes the pod out after it, though it
 // should be in. One that was sent afterwards has a reason of its own.
 func (p *podLog) assertionUndone(c *Call) string {
-	asserted, found := p.lastHook(c.Applied, true)
-	if !found || !c.Received.Before(asserted.at) || !p.wasIn(c.Key(), asserted, c.Applied) {
+	asserted := p.lastHook(c.Applied, true)
+	if !c.Received.Before(asserted.at) || !p.wasIn(c.Key(), asserted, c.Applied) {
 		return ""
 	}
 	if p.movedSince(asserted, c.Applied, func(s Sighting) bool { return s.leaving() || !s.Ready }) {
@@ -67,13 +67,14 @@ func (p *podLog) assertionUndone(c *Call) string {
 		asserted.hook, c.number, c.Key())
 }
 
-func (p *podLog) lastHook(before time.Time, asserted bool) (last hookFlip, found bool) {
+// lastHook is the zero value if there is none.
+func (p *podLog) lastHook(before time.Time, asserted bool) (last hookFlip) {
 	for _, h := range p.hookFlips {
-		if h.asserted == asserted && h.at.Before(before) && (!found || h.at.After(last.at)) {
-			last, found = h, true
+		if h.asserted == asserted && h.at.Before(before) && h.at.After(last.at) {
+			last = h
 		}
 	}
-	return last, found
+	return last
 }
 
 // movedSince reports whether the pod was seen like this after the flip and may have been so by a time. What was not seen in

@@ -39,9 +39,8 @@ func (j *Journal) Blind(now time.Time) (sight func(time.Time)) {
 func (j *Journal) oldestReason(at time.Time) time.Time {
 	oldest := at.Add(-reasonLasts)
 	for _, b := range j.blindnesses {
-		began, over := b.began.Add(-reasonLasts), !b.ended.IsZero() && at.After(b.ended.Add(blindAfter))
-		if b.began.Before(at) && !over && began.Before(oldest) {
-			oldest = began
+		if b.ended.IsZero() || !at.After(b.ended.Add(blindAfter)) {
+			oldest = soonest(oldest, b.began.Add(-reasonLasts))
 		}
 	}
 	return oldest
@@ -74,13 +73,12 @@ func (j *Journal) leftTooSoon(p *podLog, c *Call, from, by time.Time) string {
 		return ""
 	}
 	why := ""
-	for i, s := range p.sightings {
-		over := i+1 < len(p.sightings) && p.changedAt(i+1).Before(from)
-		if over || s.At.After(by) || slices.Contains(s.Keys, k) {
+	for _, s := range p.latestBetween(from, by) {
+		if slices.Contains(s.Keys, k) {
 			continue
 		}
 		if why = j.absentFrom(p, s.Keys, c.Received); why == "" {
-			return ""
+			break
 		}
 	}
 	if why == "" {

@@ -16,12 +16,9 @@ import (
 	"sync"
 	"time"
 
-	appsv1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
-	appsv1beta1 "github.com/openkruise/kruise-api/apps/v1beta1"
 	kruisepolicy "github.com/openkruise/kruise-api/policy/v1alpha1"
 	"golang.org/x/sync/errgroup"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,6 +26,7 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/account"
 	"github.com/rollcall-dev/rollcall/test/harness/cache"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster/servers"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 	"github.com/rollcall-dev/rollcall/test/harness/pki"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
@@ -269,15 +267,7 @@ func (c *Cluster) clientOf(pair pki.KeyPair) *rest.Config {
 // NewClient returns a client that knows the types of Kubernetes and of OpenKruise, sends as fast as it can, and keeps the
 // API server's warnings to itself.
 func NewClient(config *rest.Config) (client.WithWatch, error) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, appsv1alpha1.AddToScheme, appsv1beta1.AddToScheme,
-		kruisepolicy.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("registering the API's types: %w", err)
-		}
-	}
+	scheme := kube.Scheme(clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, kruisepolicy.AddToScheme)
 	config = rest.CopyConfig(config)
 	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
 	k8s, err := client.NewWithWatch(config, client.Options{Scheme: scheme})

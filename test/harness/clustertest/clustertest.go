@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -188,17 +187,7 @@ func (w *world) oneAddress() string {
 	}
 	var next atomic.Int64
 	door := *urls[0]
-	door.Host = drivertest.Accepting(w, "127.0.0.1", func(client net.Conn) {
-		server, err := net.Dial("tcp", urls[int(next.Add(1))%len(urls)].Host) //nolint:noctx // it is on this machine
-		if err != nil {
-			return
-		}
-		go func() {
-			defer server.Close()
-			_, _ = io.Copy(server, client)
-		}()
-		_, _ = io.Copy(client, server)
-	})
+	door.Host = drivertest.Leading(w, func() string { return urls[int(next.Add(1))%len(urls)].Host })
 	return door.String()
 }
 

@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -21,6 +23,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/network"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
 
@@ -39,12 +42,42 @@ func Open[D registry.Registry](t testing.TB, construct registry.Constructor, cfg
 	return driver
 }
 
+// Within is the context of a call that has so much time.
+func Within(t testing.TB, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 // Serve starts a server until the end of the test, and returns its URL.
 func Serve(t testing.TB, handler http.HandlerFunc) string {
 	t.Helper()
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	return server.URL
+}
+
+// Through leads requests to a server.
+func Through(t testing.TB, server string) *httputil.ReverseProxy {
+	t.Helper()
+	to, err := url.Parse(server)
+	expect.NoError(t, err)
+	return httputil.NewSingleHostReverseProxy(to)
+}
+
+// Slow is a [registry.Config.Outgoing] for a bubble of synctest. A request whose path has the suffix takes a second, which passes only when
+// all other calls wait. No connection stays open after its answer: time stands still while one is.
+func Slow(suffix string) func(context.Context, *url.URL) map[string]string {
+	return func(ctx context.Context, asked *url.URL) map[string]string {
+		if strings.HasSuffix(asked.Path, suffix) {
+			select {
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+			}
+		}
+		return map[string]string{"Connection": "close"}
+	}
 }
 
 // Answering is a server that gives one answer to everything.
@@ -59,24 +92,28 @@ func Answering(t testing.TB, status int, header map[string]string, body string) 
 	})
 }
 
+// InTurn leads each connection to another one of the servers, by turns, as a Kubernetes Service does.
+func InTurn(t testing.TB, urls ...string) (address string) {
+	t.Helper()
+	var next atomic.Int64
+	return "http://" + Leading(t, func() string { return network.HostPort(urls[int(next.Add(1)-1)%len(urls)]) })
+}
+
 // Accepting listens at a port of the host for connections until the end of the test. Each is served in a goroutine of its own,
 // and closed after it.
 func Accepting(t testing.TB, host string, serve func(net.Conn)) (address string) {
 	t.Helper()
-	listener := listen(t, host)
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				serve(conn)
-			}()
-		}
-	}()
-	return listener.Addr().String()
+	address, err := network.Accept(whole(t), host, serve)
+	expect.NoError(t, err)
+	return address
+}
+
+// whole ends with the test, once its drivers are closed.
+func whole(t testing.TB) context.Context {
+	t.Helper()
+	ctx, end := context.WithCancel(context.WithoutCancel(t.Context()))
+	t.Cleanup(end)
+	return ctx
 }
 
 // ServeGRPC starts a server until the end of the test.
@@ -104,6 +141,20 @@ func Saying(t testing.TB, text string) (address string) {
 		_, _ = conn.Read(make([]byte, 1<<10))
 		_, _ = io.WriteString(conn, text)
 	})
+}
+
+// OwnAddress is one of this machine that is not its loopback's, without which the test is skipped.
+func OwnAddress(t testing.TB) string {
+	t.Helper()
+	all, err := net.InterfaceAddrs()
+	expect.NoError(t, err)
+	for _, one := range all {
+		if at, is := one.(*net.IPNet); is && at.IP.To4() != nil && at.IP.IsGlobalUnicast() {
+			return at.IP.String()
+		}
+	}
+	t.Skip("!!!! SKIPPED: this machine has no address but its loopback's")
+	return ""
 }
 
 // File writes a file for the time of the test, such as one with a password.
@@ -171,33 +222,23 @@ func LosingAnswers(
 // manyOthers is how many instances are in the service in which calls are metered, in a run of that alone. CPU counts then.
 const manyOthers = "ROLLCALL_OTHERS"
 
+// Others is how many, 0 unless this is such a run.
+func Others() int {
+	others, _ := strconv.Atoi(os.Getenv(manyOthers))
+	return others
+}
+
 // Meter has the suite measure what a driver's calls cost, whose configuration has one server, and what they cost that server, unless nil.
 func Meter(h *registrytest.Harness, construct registry.Constructor, cfg registry.Config, server interface{ PID() int }) {
-	h.Others, _ = strconv.Atoi(os.Getenv(manyOthers)) // else 0: the default
+	h.Others = Others() // else 0: the default
 	alone := h.Others > 0 && server != nil
 	h.Metered = func(t testing.TB, cluster string) (registry.Registry, func() registrytest.Spent) {
 		t.Helper()
-		var bytes, requests atomic.Int64
+		var moved network.Traffic
 		mine := cfg
-		mine.Cluster = cluster
-		mine.Endpoint = leading(t, cfg.Endpoint, func(client, upstream net.Conn) {
-			var asked atomic.Bool // since the server sent something last
-			go func() {
-				defer upstream.Close()
-				_, _ = io.Copy(upstream, io.TeeReader(client, writing(func(p []byte) {
-					bytes.Add(int64(len(p)))
-					if !asked.Swap(true) {
-						requests.Add(1)
-					}
-				})))
-			}()
-			_, _ = io.Copy(client, io.TeeReader(upstream, writing(func(p []byte) {
-				bytes.Add(int64(len(p)))
-				asked.Store(false)
-			})))
-		})
+		mine.Cluster, mine.Endpoint = cluster, leading(t, cfg.Endpoint, moved.Pass)
 		return Open[registry.Registry](t, construct, mine), func() registrytest.Spent {
-			spent := registrytest.Spent{Bytes: bytes.Load(), Requests: requests.Load()}
+			spent := registrytest.Spent{Bytes: moved.Bytes.Load(), Requests: moved.Trips.Load()}
 			if alone {
 				spent.CPU, spent.Server = cpu(t, os.Getpid()), cpu(t, server.PID())
 			}
@@ -213,14 +254,6 @@ func cpu(t testing.TB, pid int) time.Duration {
 	return used
 }
 
-// writing is told what is written to it.
-type writing func([]byte)
-
-func (w writing) Write(p []byte) (int, error) {
-	w(p)
-	return len(p), nil
-}
-
 // losing leads connections to the one server of the endpoint. The n-th answer that it sends after lose was called is lost with its
 // connection; what it sends more before it is asked again is of the same answer.
 func losing(t testing.TB, endpoint string) (through string, lose func(n int) (lost func() bool)) {
@@ -230,7 +263,7 @@ func losing(t testing.TB, endpoint string) (through string, lose func(n int) (lo
 		var asked atomic.Bool // since the server sent something last
 		go func() {
 			defer upstream.Close()
-			_, _ = io.Copy(upstream, io.TeeReader(client, writing(func([]byte) { asked.Store(true) })))
+			_, _ = io.Copy(upstream, io.TeeReader(client, network.Tell(func(int) { asked.Store(true) })))
 		}()
 		for some := make([]byte, 64<<10); ; {
 			n, err := upstream.Read(some)
@@ -248,28 +281,25 @@ func losing(t testing.TB, endpoint string) (through string, lose func(n int) (lo
 	}
 }
 
-// leading has each connection to the one server of the endpoint passed on.
-func leading(t testing.TB, endpoint string, pass func(client, upstream net.Conn)) (through string) {
+// Leading passes each connection on to the address that to returns.
+func Leading(t testing.TB, to func() string) (address string) {
 	t.Helper()
-	scheme, rest, found := strings.Cut(endpoint, "://")
-	if !found {
-		scheme, rest = "", endpoint
-	} else {
-		scheme += "://"
-	}
-	server, path, _ := strings.Cut(rest, "/")
-	if path != "" {
-		path = "/" + path
-	}
-	address := Accepting(t, "127.0.0.1", func(client net.Conn) {
-		upstream, err := net.Dial("tcp", server) //nolint:noctx // it is on this machine
+	return Accepting(t, "127.0.0.1", func(client net.Conn) {
+		upstream, err := net.Dial("tcp", to()) //nolint:noctx // it is on this machine
 		if err != nil {
 			return
 		}
 		defer upstream.Close()
-		pass(client, upstream)
+		new(network.Traffic).Pass(client, upstream)
 	})
-	return scheme + address + path
+}
+
+// leading has each connection to the one server of the endpoint passed on.
+func leading(t testing.TB, endpoint string, pass func(client, upstream net.Conn)) (through string) {
+	t.Helper()
+	through, err := network.Lead(whole(t), endpoint, pass)
+	expect.NoError(t, err)
+	return through
 }
 
 // elsewhere opens drivers with the same options at other endpoints, and with no credentials.

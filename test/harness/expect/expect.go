@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/rollcall-dev/rollcall/registry"
 )
 
 const (
@@ -72,10 +74,18 @@ func Error(t T, reason string, err error, words string) {
 }
 
 // Equal expects what is wanted and no other, and shows where the two differ.
-func Equal(t T, want, got any, what string, args ...any) {
+func Equal[V any](t T, want, got V, what string, args ...any) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", fmt.Sprintf(what, args...), diff)
+	}
+}
+
+// Code expects an error of a class, or one of none where that is empty.
+func Code(t T, want registry.Code, err error, what string, args ...any) {
+	t.Helper()
+	if got := registry.CodeOf(err); got != want {
+		t.Errorf("%s: got error %v of class %q, want one of %q", fmt.Sprintf(what, args...), err, got, want)
 	}
 }
 

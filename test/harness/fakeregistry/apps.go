@@ -3,6 +3,8 @@ package fakeregistry
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 
@@ -18,22 +20,37 @@ const (
 )
 
 // Apps is a registry of the entries that applications wrote themselves. That a place is out of rotation it keeps apart from the
-// entries, as Nacos does, so that it outlives an application that registers anew, and one that is gone. The zero value is empty.
+// entries, as Nacos does, so that it outlives an application that registers again, and one that is gone. The zero value is empty.
 // It is safe for concurrent use.
 type Apps struct {
-	mu sync.Mutex
-	// registered says how many entries there are at a place.
-	registered map[place]int
-	out        map[place]bool
+	// Owned: whoever speaks of another pod than the one that wrote the entry finds none.
+	Owned bool
+
+	mu     sync.Mutex
+	places map[place]*site
 	// onePerAddress: it is the application itself that is asked, whatever its services and ports.
 	onePerAddress bool
 	// ignoresCase: names of services that differ in case are one.
 	ignoresCase bool
 }
 
+var _ Backend = (*Apps)(nil)
+
 type place struct{ service, endpoint string }
 
 func placeOf(in registry.Instance) place { return place{in.Service, in.Endpoint()} }
+
+// site is what there is at a place.
+type site struct {
+	entries map[string]*appEntry // by writer
+	out     bool
+}
+
+type appEntry struct {
+	registry.Instance
+
+	out bool // until it is written again
+}
 
 // place is the caller's, who holds the lock.
 func (s *Apps) place(in registry.Instance) place {
@@ -46,126 +63,197 @@ func (s *Apps) place(in registry.Instance) place {
 	return placeOf(in)
 }
 
-// set runs change under the lock.
-func (s *Apps) set(change func()) {
+// at runs do under the lock, with what is at the instance's place, and with how many entries it finds there.
+func (s *Apps) at(in registry.Instance, do func(there *site, found int)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.registered == nil {
-		s.registered, s.out = map[place]int{}, map[place]bool{}
+	at, found := s.place(in), 0
+	if s.places == nil {
+		s.places = map[place]*site{}
 	}
-	change()
-}
-
-// state is of a place. The caller holds the lock.
-func (s *Apps) state(at place) registry.State {
-	switch {
-	case s.registered[at] == 0:
-		return registry.Absent
-	case s.out[at]:
-		return registry.OutOfService
-	default:
-		return registry.InService
+	if s.places[at] == nil {
+		s.places[at] = &site{entries: map[string]*appEntry{}}
 	}
-}
-
-func (s *Apps) steer(in registry.Instance, change func(at place) error) (err error) {
-	s.set(func() { err = change(s.place(in)) })
-	return err
+	for _, e := range s.places[at].entries {
+		if !s.Owned || e.UID == in.UID {
+			found++
+		}
+	}
+	do(s.places[at], found)
 }
 
 // Register implements [registry.Registry].
-func (s *Apps) Register(_ context.Context, in registry.Instance) error {
-	return s.steer(in, func(at place) error {
-		if s.registered[at] == 0 {
-			return s.notRegistered(at)
+func (s *Apps) Register(_ context.Context, in registry.Instance) (err error) {
+	s.at(in, func(there *site, found int) {
+		if found == 0 {
+			err = s.notRegistered(in)
+			return
 		}
-		delete(s.out, at)
-		return s.several(at)
+		there.out = false
+		for _, e := range there.entries {
+			e.out = false
+		}
+		err = several(in, found)
 	})
+	return err
 }
 
 // notRegistered says under which other names the endpoint is registered. The caller holds the lock.
-func (s *Apps) notRegistered(at place) error {
-	err := fmt.Errorf("no application has registered %s at %s", at.service, at.endpoint)
-	for other, n := range s.registered {
-		if n > 0 && other.endpoint == at.endpoint {
-			return registry.OtherNames(registry.NotRegistered(fmt.Errorf("%w, which is registered as %s", err, other.service)), other.service)
+func (s *Apps) notRegistered(in registry.Instance) error {
+	err := fmt.Errorf("no application has registered %s at %s", in.Service, in.Endpoint())
+	var names []string
+	for _, there := range s.places {
+		for _, e := range there.entries {
+			if e.Endpoint() == in.Endpoint() && !slices.Contains(names, e.Service) {
+				names = append(names, e.Service)
+			}
 		}
 	}
-	return registry.NotRegistered(err)
+	if len(names) > 0 {
+		err = fmt.Errorf("%w, which is registered as %s", err, strings.Join(names, ", "))
+	}
+	return registry.OtherNames(registry.NotRegistered(err), names...)
 }
 
-// several is of a place with more than one entry. The caller holds the lock.
-func (s *Apps) several(at place) error {
-	if s.registered[at] > 1 {
-		return registry.SeveralEntries(fmt.Errorf("%d applications have registered %s at %s", s.registered[at], at.service, at.endpoint))
+func several(in registry.Instance, found int) error {
+	if found < 2 {
+		return nil
 	}
-	return nil
+	return registry.SeveralEntries(fmt.Errorf("%d applications have registered %s at %s", found, in.Service, in.Endpoint()))
 }
 
 // FailOver implements [registry.Registry].
-func (s *Apps) FailOver(_ context.Context, in registry.Instance) error {
-	return s.steer(in, func(at place) error {
-		if s.registered[at] > 0 {
-			s.out[at] = true
-		}
-		return s.several(at)
+func (s *Apps) FailOver(_ context.Context, in registry.Instance) (err error) {
+	s.at(in, func(there *site, found int) {
+		there.out = there.out || found > 0
+		err = several(in, found)
 	})
+	return err
 }
 
 // Deregister implements [registry.Registry].
-func (s *Apps) Deregister(ctx context.Context, in registry.Instance) error {
-	if err := s.steer(in, func(at place) error { delete(s.out, at); return nil }); err != nil {
-		return err
+func (s *Apps) Deregister(_ context.Context, in registry.Instance) (err error) {
+	s.at(in, func(there *site, found int) {
+		if found > 0 || len(there.entries) == 0 { // another pod's entry stays as it is
+			there.out = found > 0
+		}
+		err = several(in, found)
+	})
+	return err
+}
+
+// Get implements [registry.Getter].
+func (s *Apps) Get(_ context.Context, in registry.Instance) (state registry.State, _ error) {
+	s.at(in, func(there *site, found int) {
+		if state = registry.Absent; found > 0 {
+			state = there.state()
+		}
+	})
+	return state, nil
+}
+
+// state is of a place with entries. The caller holds the lock.
+func (s *site) state() registry.State {
+	for _, e := range s.entries {
+		if !s.out && !e.out {
+			return registry.InService
+		}
 	}
-	return s.FailOver(ctx, in)
+	return registry.OutOfService
 }
 
-// App is the client of one application, which registers itself at an instance's service, address and port.
-type App struct {
-	apps *Apps
-	at   place
-}
-
-// App returns the client of the application at the instance.
-func (s *Apps) App(at registry.Instance) App {
+// List implements [registry.Lister].
+func (s *Apps) List(_ context.Context, cluster string) (all []registry.Entry, _ error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return App{s, s.place(at)}
+	for _, there := range s.places {
+		for _, e := range there.entries {
+			if e.Cluster == cluster {
+				all = append(all, registry.Entry{Instance: e.Instance, State: there.state()})
+			}
+		}
+	}
+	return all, nil
 }
 
+// Clear forgets everything.
+func (s *Apps) Clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.places = nil
+}
+
+// At returns the clients of the applications that have registered at the instance's place.
+func (s *Apps) At(in registry.Instance) (all []App) {
+	s.at(in, func(there *site, _ int) {
+		for _, writer := range slices.Sorted(maps.Keys(there.entries)) {
+			all = append(all, App{s, there.entries[writer].Instance, writer})
+		}
+	})
+	return all
+}
+
+// App is the client of one application, which registers itself at an instance's service, address and port. Each writer has an entry of
+// its own there.
+type App struct {
+	Apps   *Apps
+	At     registry.Instance
+	Writer string
+}
+
+func (a App) there(do func(*site)) { a.Apps.at(a.At, func(there *site, _ int) { do(there) }) }
+
 // Register writes the application's entry, as at each renewal.
-func (a App) Register() { a.apps.set(func() { a.apps.registered[a.at] = 1 }) }
+func (a App) Register() {
+	a.there(func(s *site) { s.entries[a.Writer] = &appEntry{Instance: a.At} })
+}
 
 // RegisterTwice writes two entries at its place.
-func (a App) RegisterTwice() { a.apps.set(func() { a.apps.registered[a.at] = 2 }) }
+func (a App) RegisterTwice() {
+	a.Register()
+	a.Writer += " again"
+	a.Register()
+}
 
 // Deregister removes it. What the registry remembers of the place stays.
-func (a App) Deregister() { a.apps.set(func() { delete(a.apps.registered, a.at) }) }
+func (a App) Deregister() { a.there(func(s *site) { delete(s.entries, a.Writer) }) }
 
-// PutBack puts it into rotation, past Rollcall.
-func (a App) PutBack() { a.apps.set(func() { delete(a.apps.out, a.at) }) }
+// PutBack puts its place into rotation, past Rollcall.
+func (a App) PutBack() { a.there(func(s *site) { s.out = false }) }
 
-// State is what clients are given of it.
-func (a App) State() (state registry.State) {
-	a.apps.set(func() { state = a.apps.state(a.at) })
+// TakeOut takes its entry alone out of rotation, until it is written again.
+func (a App) TakeOut() { a.there(func(s *site) { s.entries[a.Writer].out = true }) }
+
+// Look returns whether clients are given its entry, and what is in it: nothing if there is none.
+func (a App) Look() (given bool, entry string) {
+	a.there(func(s *site) {
+		if e := s.entries[a.Writer]; e != nil {
+			given, entry = !s.out && !e.out, fmt.Sprint(e.Instance)
+		}
+	})
+	return given, entry
+}
+
+// State is what clients are given at its place.
+func (a App) State() registry.State {
+	state, _ := a.Apps.Get(context.Background(), a.At) // it never fails
 	return state
 }
 
 // Remembered reports whether the registry keeps the next one at this place out of rotation.
 func (a App) Remembered() (out bool) {
-	a.apps.set(func() { out = a.apps.out[a.at] })
+	a.there(func(s *site) { out = s.out })
 	return out
 }
 
 // CallPods makes it one that calls the application at an instance's address, whatever the instance's service and port.
-func (f *Registry) CallPods() { f.apps.set(func() { f.apps.onePerAddress = true }) }
+func (f *Registry) CallPods() { f.apps.onePerAddress = true }
 
 // IgnoreCase makes it one that takes services' names for one if they differ in case.
-func (f *Registry) IgnoreCase() { f.apps.set(func() { f.apps.ignoresCase = true }) }
+func (f *Registry) IgnoreCase() { f.apps.ignoresCase = true }
 
 // App returns the client of the application at the instance.
-func (f *Registry) App(at registry.Instance) App { return f.apps.App(at) }
+func (f *Registry) App(at registry.Instance) App { return App{Apps: &f.apps, At: at} }
 
 // AppEntries implements [registry.AppEntrySteerer].
 func (f *Registry) AppEntries() registry.AppRegistry { return steered{f} }
@@ -185,9 +273,9 @@ func (s steered) Deregister(ctx context.Context, in registry.Instance) error {
 }
 
 func (s steered) Get(ctx context.Context, in registry.Instance) (state registry.State, err error) {
-	err = s.f.call(ctx, OpAppGet, in, func(context.Context, Backend) error {
-		state = s.f.App(in).State()
-		return nil
+	err = s.f.call(ctx, OpAppGet, in, func(ctx context.Context, _ Backend) (err error) {
+		state, err = s.f.apps.Get(ctx, in)
+		return err
 	})
 	return state, err
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
 // Backend is a registry whose content can be read back.
@@ -199,6 +200,14 @@ func (f *Registry) FailNext(m Match, errs ...error) {
 // Fail answers every selected call with err, and does no work for it, until stop is called.
 func (f *Registry) Fail(m Match, err error) (stop func()) {
 	return f.stand(m, func(context.Context, func(context.Context) error) error { return err })
+}
+
+// Delay makes every selected call take so long before its work, unless its context ends, until stop is called.
+func (f *Registry) Delay(m Match, d time.Duration) (stop func()) {
+	return f.stand(m, func(ctx context.Context, work func(context.Context) error) error {
+		wait.Pause(ctx, d)
+		return work(ctx)
+	})
 }
 
 // LoseAnswers does the work of the next n selected calls, and then answers err all the same.

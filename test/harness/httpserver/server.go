@@ -228,7 +228,7 @@ func failure(err error) reply {
 		rep.status = http.StatusConflict
 	case errors.As(err, &bad):
 		rep.status = http.StatusBadRequest
-	case registry.CodeOf(err) == registry.CodeTerminal:
+	case registry.CodeOf(err) == registry.CodeTerminal, registry.CodeOf(err) == registry.CodeNotRegistered:
 		rep.status = http.StatusUnprocessableEntity
 	default:
 		rep.retryAfter, _ = registry.RetryAfterOf(err)

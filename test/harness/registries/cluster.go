@@ -10,6 +10,7 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/cache"
 	"github.com/rollcall-dev/rollcall/test/harness/lan"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
+	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
 // NoLeader is what a registry answers that has none: none was elected, or it elects none.
@@ -124,6 +125,25 @@ func StartGroup[M Member](
 		return nil, err
 	}
 	return g, nil
+}
+
+// WipeAfter gives a member a new disk, as [Member.Wipe] does, once each of the others agrees. They are asked again and again: if the
+// lost one led, there is no leader for a moment.
+func (g *Group[M]) WipeAfter(ctx context.Context, lost *Host, agrees func(ctx context.Context, other M) error) error {
+	const within, every, callTimeout = 5 * time.Minute, time.Second, 5 * time.Second
+	return lost.Wipe(ctx, func() error {
+		return wait.Until(ctx, within, every, func(ctx context.Context) (err error) {
+			for i, other := range g.All {
+				if i == lost.Index {
+					continue
+				}
+				asked, cancel := context.WithTimeout(ctx, callTimeout)
+				err = errors.Join(err, agrees(asked, other))
+				cancel()
+			}
+			return err
+		})
+	})
 }
 
 // Members are all of them.

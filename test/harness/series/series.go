@@ -7,9 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // Of returns every series with its value, sorted by name; of a histogram only the count.
@@ -30,7 +31,5 @@ func Of(t testing.TB, gatherer prometheus.Gatherer) []string {
 // Expect expects exactly these series, sorted.
 func Expect(t testing.TB, gatherer prometheus.Gatherer, why string, want ...string) {
 	t.Helper()
-	if diff := cmp.Diff(want, Of(t, gatherer)); diff != "" {
-		t.Errorf("%s: series (-want +got):\n%s", why, diff)
-	}
+	expect.Equal(t, want, Of(t, gatherer), "%s: series", why)
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"hash/crc32"
 	"net/http"
 	"net/url"
 	"os"
@@ -97,6 +98,7 @@ func harness(t *testing.T, server *consul.Server, more string) registrytest.Harn
 	}
 	h.LosingAnswers = drivertest.LosingAnswers(driver.New, cfg)
 	drivertest.Meter(&h, driver.New, cfg, server)
+	h.Bare = func(testing.TB) registrytest.Bare { return bare(server) }
 	h.Foreign = func(t testing.TB, at registry.Instance) func() { return registerItself(t, server, at) }
 	h.Copy = func(t testing.TB, of registry.Instance) func() {
 		return leftBehind(t, cfg, of)
@@ -106,6 +108,45 @@ func harness(t *testing.T, server *consul.Server, more string) registrytest.Harn
 	h.WrongCredentials = func(t testing.TB) registry.Registry { return open(t, wrong) }
 	h.Secrets = []string{wrongToken, token(t, cfg)}
 	return h
+}
+
+// bare writes what the driver does, under as many nodes, by plain requests.
+func bare(server *consul.Server) registrytest.Bare {
+	client := registries.Client{
+		URL: server.URL, HTTP: &http.Client{Transport: &http.Transport{}}, Header: http.Header{"X-Consul-Token": {server.ManagementToken}},
+	}
+	put := func(ctx context.Context, path string, body any) error {
+		raw, err := json.Marshal(body)
+		if err == nil {
+			_, err = client.Do(ctx, http.MethodPut, path, raw)
+		}
+		return err
+	}
+	node := func(in registry.Instance) string {
+		return fmt.Sprintf("bare-%02d", crc32.ChecksumIEEE([]byte(in.Address))%32)
+	}
+	status := func(in registry.Instance, status string) object {
+		return object{"CheckID": in.UID, "Name": "bare", "ServiceID": in.UID, "Status": status}
+	}
+	return registrytest.Bare{
+		Register: func(ctx context.Context, in registry.Instance) error {
+			return put(ctx, "/v1/catalog/register", object{
+				"Node": node(in), "Address": "127.0.0.1", "SkipNodeUpdate": true, "Check": status(in, "passing"),
+				"Service": object{"ID": in.UID, "Service": in.Service, "Address": in.Address, "Port": in.Port, "Meta": in.Meta()},
+			})
+		},
+		FailOver: func(ctx context.Context, in registry.Instance) error {
+			return put(ctx, "/v1/catalog/register", object{"Node": node(in), "SkipNodeUpdate": true, "Check": status(in, "critical")})
+		},
+		Deregister: func(ctx context.Context, in registry.Instance) error {
+			return put(ctx, "/v1/catalog/deregister", object{"Node": node(in), "ServiceID": in.UID})
+		},
+		Get: func(ctx context.Context, in registry.Instance) error {
+			_, err := client.Do(ctx, http.MethodGet, "/v1/catalog/node-services/"+node(in)+"?filter="+
+				url.QueryEscape(fmt.Sprintf("ID == %q", in.UID)), nil)
+			return err
+		},
+	}
 }
 
 // documentedRules are those that the driver's page tells people to give the token.

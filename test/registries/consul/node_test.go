@@ -8,9 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -20,6 +17,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	driver "github.com/rollcall-dev/rollcall/registry/consul"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
@@ -196,11 +194,9 @@ func TestARegistrationSurvivesTheDroppingOfTheNode(t *testing.T) {
 // answered. A request that the client has given up goes on.
 func intercept(t *testing.T, server *consul.Server, before func()) (endpoint string, landed <-chan struct{}) {
 	t.Helper()
-	target, err := url.Parse(server.URL)
-	expect.NoError(t, err)
-	next := httputil.NewSingleHostReverseProxy(target)
+	next := drivertest.Through(t, server.URL)
 	done := make(chan struct{}, 100)
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return drivertest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return // the client has gone
@@ -213,48 +209,43 @@ func intercept(t *testing.T, server *consul.Server, before func()) (endpoint str
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		next.ServeHTTP(w, r)
 		done <- struct{}{}
-	}))
-	t.Cleanup(proxy.Close)
-	return proxy.URL, done
+	}), done
 }
 
 // TestALateCallDoesNotUndoARegistration has a call land that its caller has given up, after the pod was put back.
 func TestALateCallDoesNotUndoARegistration(t *testing.T) {
 	t.Parallel()
 	server := shared.Use(t)
-	for name, late := range map[string]func(*driver.Registry, context.Context, registry.Instance) error{
+	expect.Each(t, map[string]func(*driver.Registry, context.Context, registry.Instance) error{
 		"FailOver": (*driver.Registry).FailOver, "Deregister": (*driver.Registry).Deregister,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			const change = 2 // the first request reads the entry
-			var requests atomic.Int64
-			held, release := make(chan struct{}), make(chan struct{})
-			proxy, landed := intercept(t, server, func() {
-				if requests.Add(1) == change {
-					close(held)
-					<-release
-				}
-			})
-			d := openFor(t, server)
-			must(t, d.Register, pod(t, 1))
-			ctx, cancel := context.WithCancel(t.Context())
-			go func() {
-				<-held
-				cancel()
-			}()
-			if err := late(openOn(t, server, "rollcall-", proxy), ctx, pod(t, 1)); !errors.Is(err, context.Canceled) {
-				t.Fatalf("got error %v, want that of the context", err)
+	}, func(t *testing.T, late func(*driver.Registry, context.Context, registry.Instance) error) {
+		const change = 2 // the first request reads the entry
+		var requests atomic.Int64
+		held, release := make(chan struct{}), make(chan struct{})
+		proxy, landed := intercept(t, server, func() {
+			if requests.Add(1) == change {
+				close(held)
+				<-release
 			}
-			must(t, d.Register, pod(t, 1))
-			close(release)
-			for range change {
-				<-landed
-			}
-			expectHealthy(t, server, "after the late call", pod(t, 1).Service, pod(t, 1))
-			must(t, d.Deregister, pod(t, 1))
 		})
-	}
+		d := openFor(t, server)
+		must(t, d.Register, pod(t, 1))
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			<-held
+			cancel()
+		}()
+		if err := late(openOn(t, server, "rollcall-", proxy), ctx, pod(t, 1)); !errors.Is(err, context.Canceled) {
+			t.Fatalf("got error %v, want that of the context", err)
+		}
+		must(t, d.Register, pod(t, 1))
+		close(release)
+		for range change {
+			<-landed
+		}
+		expectHealthy(t, server, "after the late call", pod(t, 1).Service, pod(t, 1))
+		must(t, d.Deregister, pod(t, 1))
+	})
 }
 
 func servicesOf(t *testing.T, server *consul.Server, node string) (services any) {
@@ -293,9 +284,7 @@ func TestTheNodeOfAnAgentIsNeverWritten(t *testing.T) {
 			continue
 		}
 		refused = append(refused, pod(t, n))
-		if field, _ := registry.FieldOf(err); field != "options.nodePrefix" || registry.CodeOf(err) != registry.CodeTerminal {
-			t.Fatalf("Register: got error %v, want a terminal one of options.nodePrefix", err)
-		}
+		drivertest.Refused(t, "the node is another's", err, "options.nodePrefix", "")
 	}
 	if len(refused) == 0 || len(refused) > addresses/4 {
 		t.Fatalf("%d of %d addresses were refused, want those of one node of many", len(refused), addresses)
@@ -303,9 +292,8 @@ func TestTheNodeOfAnAgentIsNeverWritten(t *testing.T) {
 	errs := d.Batch(t.Context(), []registry.Change{
 		{Instance: pod(t, addresses), State: registry.InService}, {Instance: refused[0], State: registry.InService},
 	})
-	if field, _ := registry.FieldOf(errs[1]); field != "options.nodePrefix" || registry.CodeOf(errs[0]) != registry.CodeNotApplied {
-		t.Errorf("Batch: got %v, want the second refused and the first not applied because of it", errs)
-	}
+	expect.Code(t, registry.CodeNotApplied, errs[0], "the change in a batch with the refused one")
+	drivertest.Refused(t, "the node is another's", errs[1], "options.nodePrefix", "")
 	must(t, d.FailOver, refused...)
 	must(t, d.Deregister, refused...)
 	got, err := d.List(t.Context(), t.Name())
@@ -384,9 +372,7 @@ func TestEntryThatAnotherWroteAnew(t *testing.T) {
 		"ID": fmt.Sprintf("%s-%s-%d", in.Service, in.Address, in.Port), "Service": in.Service, "Address": in.Address, "Port": in.Port,
 	}}})
 	for state, err := range map[string]error{"out of service": d.FailOver(t.Context(), in), "absent": d.Deregister(t.Context(), in)} {
-		if registry.CodeOf(err) != registry.CodeForeignEntry {
-			t.Errorf("%s: got error %v, want one that says that another's entry is there", state, err)
-		}
+		expect.Code(t, registry.CodeForeignEntry, err, "%s: another's entry is there", state)
 	}
 	must(t, d.Register, in)
 	must(t, d.Deregister, in)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	driver "github.com/rollcall-dev/rollcall/registry/consul"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
@@ -45,8 +46,7 @@ type call = func(context.Context, registry.Instance) error
 // must makes a call for each instance.
 func must(t *testing.T, call call, ins ...registry.Instance) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), bound)
-	defer cancel()
+	ctx := drivertest.Within(t, bound)
 	for _, in := range ins {
 		expect.NoError(t, call(ctx, in))
 	}

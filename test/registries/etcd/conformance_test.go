@@ -73,6 +73,29 @@ func addUsers(t *testing.T, root *clientv3.Client) {
 	must(root.UserGrantRole(t.Context(), writer, writer))
 }
 
+// bare writes next to the driver's entries of a service.
+func bare(c *clientv3.Client) registrytest.Bare {
+	key := func(in registry.Instance) string { return "services/" + in.Service + "/bare-" + in.Endpoint() }
+	remove := func(ctx context.Context, in registry.Instance) error {
+		_, err := c.Delete(ctx, key(in))
+		return err
+	}
+	return registrytest.Bare{
+		Register: func(ctx context.Context, in registry.Instance) error {
+			value, err := json.Marshal(map[string]any{"Op": 0, "Addr": in.Endpoint(), "Metadata": in.Meta()})
+			if err == nil {
+				_, err = c.Put(ctx, key(in), string(value))
+			}
+			return err
+		},
+		FailOver: remove, Deregister: remove,
+		Get: func(ctx context.Context, in registry.Instance) error {
+			_, err := c.Get(ctx, key(in))
+			return err
+		},
+	}
+}
+
 // connect returns etcd's own client.
 func connect(t *testing.T, s *etcd.Server, user, password string) *clientv3.Client {
 	t.Helper()
@@ -114,6 +137,7 @@ func harness(t *testing.T, s *etcd.Server, cfg registry.Config, withUsers *etcd.
 	h := drivertest.Harness(driver.New, cfg, "http://")
 	h.LosingAnswers = drivertest.LosingAnswers(driver.New, cfg)
 	drivertest.Meter(&h, driver.New, cfg, s)
+	h.Bare = func(testing.TB) registrytest.Bare { return bare(connect(t, s, "", "")) }
 	h.Foreign = func(_ testing.TB, at registry.Instance) func() { return others(at) }
 	h.Copy = copies(t, s, cfg)
 	h.Refusing, h.WrongCredentials = as(stranger, password), as(writer, "not-"+password)
@@ -145,7 +169,7 @@ func TestConformanceWithUser(t *testing.T) {
 	t.Parallel()
 	s := startWithUsers(t)
 	cfg := config(t, s)
-	cfg.Options = json.RawMessage(`{"target": "rollcall/{service}/grpc", "transactionLimit": 50}`)
+	cfg.Options = json.RawMessage(`{"target": "rollcall/{service}/grpc"}`)
 	registrytest.Run(t, harness(t, s, cfg, s))
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -131,12 +132,8 @@ func TestForeignEntriesAreSparedUntilRegister(t *testing.T) {
 					t.Errorf("taking it out: got %v, want an error of a foreign entry: %t", err, tc.given)
 				}
 			}
-			if got := value(t, c, key); got != content {
-				t.Errorf("after calls that take out, the entry is %q, want %q", got, content)
-			}
-			if err := d.Heartbeat(t.Context(), in); registry.CodeOf(err) != registry.CodeNotRegistered {
-				t.Errorf("a beat for it: got %v, want not registered", err)
-			}
+			expect.Equal(t, content, value(t, c, key), "after calls that take out, the entry")
+			expect.Code(t, registry.CodeNotRegistered, d.Heartbeat(t.Context(), in), "a beat for it")
 			expectList(t, d, registry.Instance{Cluster: in.Cluster})
 			call(t, d.Register, in)
 			expectList(t, d, in)
@@ -149,15 +146,11 @@ func TestLargeInstanceIsRefused(t *testing.T) {
 	d := open(t, config(t, shared.Use(t)))
 	sound, large := pod("10.0.0.1", 80), pod("10.0.0.2", 80)
 	large.Metadata = map[string]string{"large": strings.Repeat("x", 2<<20-2000)} // etcd takes 1.5 MiB
-	if err := d.Register(t.Context(), large); registry.CodeOf(err) != registry.CodeTerminal {
-		t.Errorf("one that is too large: got %v, want a terminal error", err)
-	}
+	expect.Code(t, registry.CodeTerminal, d.Register(t.Context(), large), "one that is too large")
 	for _, err := range d.Batch(t.Context(), []registry.Change{
 		{Instance: sound, State: registry.InService}, {Instance: large, State: registry.InService},
 	}) {
-		if registry.CodeOf(err) != registry.CodeNotApplied {
-			t.Errorf("in a batch: got %v, want not applied", err)
-		}
+		expect.Code(t, registry.CodeNotApplied, err, "in a batch")
 	}
 	expectList(t, d, registry.Instance{Cluster: sound.Cluster})
 }
@@ -186,13 +179,15 @@ func TestFullDatabase(t *testing.T) {
 		for j, err := range d.Batch(t.Context(), []registry.Change{
 			{Instance: late, State: registry.InService}, {Instance: there[i], State: registry.Absent},
 		}) {
-			if registry.CodeOf(err) != registry.CodeNotApplied {
-				t.Errorf("change %d of a batch: got %v, want not applied", j, err)
-			}
+			expect.Code(t, registry.CodeNotApplied, err, "change %d of a batch", j)
 		}
-		err := d.Register(t.Context(), late)
-		if _, answered := registry.RetryAfterOf(err); !answered || registry.CodeOf(err) == registry.CodeTerminal {
-			t.Errorf("registering: got %v, want an error that passes, and an answer", err)
+		errs := d.Batch(t.Context(), []registry.Change{
+			{Instance: late, State: registry.InService}, {Instance: pod("10.0.0.4", 80), State: registry.InService},
+		})
+		for _, err := range append(errs, d.Register(t.Context(), late)) { // registrations wait together
+			if _, answered := registry.RetryAfterOf(err); !answered || registry.CodeOf(err) != "" {
+				t.Errorf("registering: got %v, want an error that passes, and an answer, and no change that is made again immediately", err)
+			}
 		}
 		call(t, d.Deregister, there[i])
 	}
@@ -201,12 +196,12 @@ func TestFullDatabase(t *testing.T) {
 	}
 }
 
-// TestTransactionLimitAboveTheServers: the changes are made one by one then, as for any batch that is refused.
-func TestTransactionLimitAboveTheServers(t *testing.T) {
+// TestMoreThanTheServerTakes: the changes are made one by one then, as for any batch that is refused.
+func TestMoreThanTheServerTakes(t *testing.T) {
 	t.Parallel()
 	const servers = 128
-	d := open(t, withOptions(config(t, shared.Use(t)), `{"transactionLimit": 500}`))
-	if got := d.BatchLimit(); got != 500 {
+	d := open(t, config(t, shared.Use(t)))
+	if got := d.BatchLimit(); got != servers {
 		t.Errorf("the limit is %d", got)
 	}
 	in := pod("10.0.0.1", 80)
@@ -317,10 +312,69 @@ func TestCallAfterClose(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Errorf("closing: %v", err)
 	}
-	err := d.Register(t.Context(), pod("10.0.0.1", 80))
-	if err == nil || registry.CodeOf(err) == registry.CodeTerminal {
-		t.Errorf("got %v, want a retryable error", err)
+	drivertest.Passes(t, "it is closed", d.Register(t.Context(), pod("10.0.0.1", 80)), "")
+}
+
+// TestGetReadsWhatWasWrittenSince: what it has read of a service, on each page, is not sent again, and the next write is not missed.
+func TestGetReadsWhatWasWrittenSince(t *testing.T) {
+	t.Parallel()
+	s, in := start(t, etcd.Options{}), pod("10.0.0.1", 80) // of its own, so that nothing else is written
+	c, h := connect(t, s, "", ""), harness(t, s, config(t, s), s)
+	var page []clientv3.Op // before the large entry
+	for n := range 1000 {
+		page = append(page, clientv3.OpPut(fmt.Sprintf("services/%s/%d", in.Service, n), ""))
 	}
+	for some := range slices.Chunk(page, 100) { // one request has at most 128
+		_, err := c.Txn(t.Context()).Then(some...).Commit()
+		expect.NoError(t, err)
+	}
+	const size = 256 << 10
+	_, err := c.Put(t.Context(), "services/"+in.Service+"/large", strings.Repeat("x", size))
+	expect.NoError(t, err)
+	metered, spent := h.Metered(t, in.Cluster)
+	d := metered.(registry.Getter)
+	for read, wantAtLeast := range []int64{size, 0} {
+		before := spent().Bytes
+		state, err := d.Get(t.Context(), in)
+		expect.NoError(t, err)
+		expect.Equal(t, registry.Absent, state, "before an application comes")
+		if bytes := spent().Bytes - before; bytes < wantAtLeast || bytes >= wantAtLeast+size {
+			t.Errorf("read %d took %d bytes of a service with an entry of %d, want the entry in the first only", read, bytes, size)
+		}
+	}
+	_, err = c.Put(t.Context(), "services/"+in.Service+"/app", `{"Op":0,"Addr":"`+in.Endpoint()+`"}`)
+	expect.NoError(t, err)
+	state, err := d.Get(t.Context(), in)
+	expect.NoError(t, err)
+	expect.Equal(t, registry.Foreign, state, "an application has come in the revision after the last that was read")
+}
+
+// TestAnotherEtcdAtTheAddress counts its revisions from the beginning: what the driver has learned of others is of no use.
+func TestAnotherEtcdAtTheAddress(t *testing.T) {
+	t.Parallel()
+	before, after, in := start(t, etcd.Options{}), start(t, etcd.Options{}), pod("10.0.0.1", 80)
+	var server atomic.Pointer[etcd.Server]
+	server.Store(before)
+	cfg := config(t, before)
+	cfg.Endpoint = "http://" + drivertest.Leading(t, func() string { return strings.TrimPrefix(server.Load().URL(), "http://") })
+	d := open(t, cfg)
+	for range 20 {
+		call(t, d.Register, in)
+		call(t, d.Deregister, in)
+	}
+	_, err := d.Get(t.Context(), in)
+	expect.NoError(t, err)
+	_, err = connect(t, after, "", "").Put(t.Context(), "services/"+in.Service+"/app", `{"Op":0,"Addr":"`+in.Endpoint()+`"}`)
+	expect.NoError(t, err)
+	server.Store(after)
+	before.Stop()
+	expect.Soon(t, "the application's entry to be found", func() error {
+		state, err := d.Get(t.Context(), in)
+		if err == nil && state != registry.Foreign {
+			t.Fatalf("got state %s, want %s: clients are given the address by another's key", state, registry.Foreign)
+		}
+		return err
+	})
 }
 
 func withOptions(cfg registry.Config, options string) registry.Config {

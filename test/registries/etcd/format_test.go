@@ -83,9 +83,7 @@ func TestFormatsAreThoseOfTheirClients(t *testing.T) {
 				expectRead(map[string]string{})
 			}
 			in.Service += "/b"
-			if err := d.Register(t.Context(), in); registry.CodeOf(err) != registry.CodeTerminal {
-				t.Errorf("a name with a slash: got error %v, want a terminal one: no client would look below it", err)
-			}
+			expect.Code(t, registry.CodeTerminal, d.Register(t.Context(), in), "a name with a slash: no client would look below it")
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/etcd"
@@ -77,8 +78,7 @@ func goZeroClient(t *testing.T, s *etcd.Server, key string) func(want ...string)
 	t.Cleanup(client.Stop)
 	return func(want ...string) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
+		ctx := drivertest.Within(t, patience)
 		if err := client.Await(ctx, func(got []string) bool { return slices.Equal(want, got) }); err != nil {
 			t.Fatalf("the client does not get %v: %v", want, err)
 		}

@@ -145,8 +145,7 @@ func dial(t *testing.T, c *clientv3.Client, target string) client {
 // ask makes one call and returns who answered it.
 func (c client) ask(t *testing.T) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := drivertest.Within(t, patience)
 	var from peer.Peer
 	answer, err := c.health.Check(ctx, &healthpb.HealthCheckRequest{}, grpc.Peer(&from))
 	if err != nil {
@@ -199,7 +198,6 @@ func (c client) expectNoServer(t *testing.T, when string) {
 // call makes a call of the driver that must succeed.
 func call(t *testing.T, do func(context.Context, registry.Instance) error, in registry.Instance) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := drivertest.Within(t, patience)
 	expect.NoError(t, do(ctx, in))
 }

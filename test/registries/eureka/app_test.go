@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
@@ -31,14 +32,18 @@ type app struct {
 
 func newApp(t testing.TB, server *eureka.Server, at registry.Instance) *app {
 	t.Helper()
-	a := &app{
+	a := appOf(t, server, at)
+	t.Cleanup(a.Deregister)
+	return a
+}
+
+func appOf(t testing.TB, server *eureka.Server, at registry.Instance) *app {
+	return &app{
 		TB: t, server: server, at: at, status: "UP", dirty: time.Now().UnixMilli(), lease: 3600,
 		meta: map[string]string{"management.port": "8081"},
 		id:   fmt.Sprintf("%s.shop:%s:%s", at.Pod, at.Service, at.Endpoint()),
 		port: fmt.Sprintf(`"port":{"$":%d,"@enabled":"true"},"securePort":{"$":443,"@enabled":"false"}`, at.Port),
 	}
-	t.Cleanup(a.Deregister)
-	return a
 }
 
 func (a *app) path() string { return "/apps/" + strings.ToUpper(a.at.Service) }
@@ -52,13 +57,46 @@ func (a *app) Register() {
 
 func (a *app) post() {
 	a.Helper()
+	a.do(http.MethodPost, a.path(), a.document())
+}
+
+func (a *app) document() string {
 	meta, err := json.Marshal(a.meta)
 	expect.NoError(a, err)
-	a.do(http.MethodPost, a.path(), fmt.Sprintf(`{"instance":{"instanceId":%q,"app":%q,"vipAddress":%q,
+	return fmt.Sprintf(`{"instance":{"instanceId":%q,"app":%q,"vipAddress":%q,
 		"hostName":"%s.shop","ipAddr":%q,"status":%q,%s,"lastDirtyTimestamp":"%d",
 		"dataCenterInfo":{"@class":"com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo","name":"MyOwn"},
 		"leaseInfo":{"renewalIntervalInSecs":30,"durationInSecs":%d},"metadata":%s}}`,
-		a.id, strings.ToUpper(a.at.Service), a.at.Service, a.at.Pod, a.at.Address, a.status, a.port, a.dirty, a.lease, meta))
+		a.id, strings.ToUpper(a.at.Service), a.at.Service, a.at.Pod, a.at.Address, a.status, a.port, a.dirty, a.lease, meta)
+}
+
+// bare makes the requests of an application's client, and nothing else.
+func bare(t testing.TB, server *eureka.Server) registrytest.Bare {
+	client := registries.Client{
+		URL: server.Endpoint, HTTP: &http.Client{Transport: &http.Transport{}},
+		Header: http.Header{"Accept": {"application/json"}, "Content-Type": {"application/json"}},
+	}
+	call := func(method, query string) func(context.Context, registry.Instance) error {
+		return func(ctx context.Context, in registry.Instance) error {
+			a := appOf(t, server, in)
+			a.meta = in.Meta()
+			path, body := a.path(), ""
+			if method == http.MethodPost {
+				body = a.document()
+			} else {
+				path += "/" + url.PathEscape(a.id)
+			}
+			_, err := client.Do(ctx, method, path+query, []byte(body))
+			if registries.IsNotFound(err) {
+				err = nil
+			}
+			return err
+		}
+	}
+	return registrytest.Bare{
+		Register: call(http.MethodPost, ""), FailOver: call(http.MethodPut, "/status?value=OUT_OF_SERVICE"),
+		Deregister: call(http.MethodDelete, ""), Get: call(http.MethodGet, ""),
+	}
 }
 
 // Renew sends the heartbeat, with the client's own status, and registers once more, as the client does where the server does not
@@ -142,9 +180,7 @@ func TestAppEntryWhoseLeaseHasEnded(t *testing.T) {
 		if state != registry.InService {
 			t.Errorf("got state %s, want %s: clients are given it", state, registry.InService)
 		}
-		if err := apps.Register(t.Context(), a.at); registry.CodeOf(err) != registry.CodeNotRegistered {
-			t.Errorf("Register: got error %v, want one that says not registered: the application is dead", err)
-		}
+		expect.Code(t, registry.CodeNotRegistered, apps.Register(t.Context(), a.at), "Register: the application is dead")
 	}
 	if a.isShown() {
 		t.Error("the entry's lease was renewed, and it is its application's to renew")

@@ -65,6 +65,7 @@ func harness(t *testing.T, server *eureka.Server) registrytest.Harness {
 	}
 	h.LosingAnswers = drivertest.LosingAnswers(driver.New, cfg)
 	drivertest.Meter(&h, driver.New, cfg, server)
+	h.Bare = func(t testing.TB) registrytest.Bare { return bare(t, server) }
 	h.CostGrows = map[string]int{"Get": 2000, "AppEntries()": 2000} // who has an address shows only in the whole application
 	h.Foreign = func(t testing.TB, at registry.Instance) func() {
 		a := newApp(t, server, at)

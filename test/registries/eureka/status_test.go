@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
 	"net/url"
 	"strings"
 	"sync"
@@ -16,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
 )
@@ -127,15 +126,11 @@ func TestWhatHasExpiredIsFound(t *testing.T) {
 		if got := statusOf(t, server, in); got != "UP" {
 			t.Fatalf("the server gives it to clients with status %q, want UP: this test needs it to", got)
 		}
-		if err := d.Heartbeat(t.Context(), in); registry.CodeOf(err) != registry.CodeNotRegistered {
-			t.Errorf("Heartbeat: got error %v, want one that says not registered", err)
-		}
+		expect.Code(t, registry.CodeNotRegistered, d.Heartbeat(t.Context(), in), "Heartbeat")
 		asking := in
 		asking.UID = cmp.Or(tc.uid, in.UID)
 		expect.NoError(t, tc.call(d, t.Context(), asking))
-		if got := statusOf(t, server, in); got != tc.want {
-			t.Errorf("clients get it with status %q, want %q\nreason: %s", got, tc.want, tc.reason)
-		}
+		expect.Equal(t, tc.want, statusOf(t, server, in), "clients get it with status: %s", tc.reason)
 	})
 }
 
@@ -159,9 +154,7 @@ func TestTakenOutStaysOut(t *testing.T) {
 			if err := open(t, cfg).AppEntries().FailOver(t.Context(), w.in); (err == nil) != (want == "OUT_OF_SERVICE") {
 				t.Errorf("FailOver: got error %v, and the status is to be %s", err, want)
 			}
-			if got := statusOf(t, server, w.in); got != want {
-				t.Errorf("clients get it with status %q, want %q", got, want)
-			}
+			expect.Equal(t, want, statusOf(t, server, w.in), "clients get it with status")
 		})
 	}
 }
@@ -271,16 +264,11 @@ func (s *seen) statuses() []string {
 // after is the configuration with a proxy before the server, which does something after each request.
 func after(t *testing.T, cfg registry.Config, do func(*http.Request)) registry.Config {
 	t.Helper()
-	target, err := url.Parse(cfg.Endpoint)
-	expect.NoError(t, err)
-	target.Path = ""
-	proxy := httputil.NewSingleHostReverseProxy(target)
-	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	proxy := drivertest.Through(t, strings.TrimSuffix(cfg.Endpoint, "/eureka"))
+	cfg.Endpoint = drivertest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
 		proxy.ServeHTTP(w, r)
 		do(r)
-	}))
-	t.Cleanup(front.Close)
-	cfg.Endpoint = front.URL + "/eureka"
+	}) + "/eureka"
 	return cfg
 }
 

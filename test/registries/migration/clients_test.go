@@ -9,7 +9,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
-	"github.com/rollcall-dev/rollcall/test/harness/traffic"
+	"github.com/rollcall-dev/rollcall/test/harness/rollout"
 )
 
 // slowest is how long a client waits for an answer: a pod that is slow since the machine is has lost nothing.
@@ -50,7 +50,7 @@ func (l *lookup) read(ctx context.Context) ([]registry.Entry, error) {
 // clients are those of one service. They go over from one registry to another by halves.
 type clients struct {
 	lookups []*lookup
-	all     []*traffic.Client
+	all     []*rollout.Client
 }
 
 const numberOfClients = 4
@@ -62,7 +62,7 @@ func newClients(t *testing.T, first read.Reader) *clients {
 		l := &lookup{}
 		l.in(first)
 		c.lookups = append(c.lookups, l)
-		c.all = append(c.all, traffic.New(traffic.Options{Read: l.read, Timeout: slowest, Tell: func(at time.Time, pod, what string) {
+		c.all = append(c.all, rollout.NewClient(rollout.ClientOptions{Read: l.read, Timeout: slowest, Tell: func(at time.Time, pod, what string) {
 			t.Logf("%s %s %s", at.Format("15:04:05.000"), pod, what)
 		}}))
 	}
@@ -85,8 +85,8 @@ func (c *clients) allLook(readers ...read.Reader) {
 	}
 }
 
-func (c *clients) tally() traffic.Tally {
-	var sum traffic.Tally
+func (c *clients) tally() rollout.Tally {
+	var sum rollout.Tally
 	for _, client := range c.all {
 		one := client.Tally()
 		sum.Requests, sum.Failed = sum.Requests+one.Requests, sum.Failed+one.Failed

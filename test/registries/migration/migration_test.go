@@ -22,16 +22,7 @@ func byAnnotation(s *story) {
 	s.ExpectIn(s.eureka)
 
 	s.Name("eureka,nacos")
-	s.ExpectIn(s.eureka, s.nacos)
-	s.clients.firstHalf(s.eureka, s.nacos)
-	s.Update("web:3")
-	s.ExpectIn(s.eureka, s.nacos)
-	s.clients.allLook(s.eureka, s.nacos)
-	s.clients.firstHalf(s.nacos)
-	s.Scale(4)
-	s.ExpectIn(s.eureka, s.nacos)
-	s.clients.allLook(s.nacos)
-	s.ExpectIn(s.eureka, s.nacos)
+	s.clientsGoOver()
 
 	s.Name(toNacos)
 	s.ExpectIn(s.nacos)
@@ -49,15 +40,7 @@ func byConfiguration(s *story) {
 	s.ExpectIn(s.eureka)
 
 	s.defaultsTo(s.T, fromEureka, toNacos)
-	s.ExpectIn(s.eureka, s.nacos)
-	s.clients.firstHalf(s.eureka, s.nacos)
-	s.Update("web:3")
-	s.ExpectIn(s.eureka, s.nacos)
-	s.clients.allLook(s.eureka, s.nacos)
-	s.clients.firstHalf(s.nacos)
-	s.ExpectIn(s.eureka, s.nacos)
-	s.clients.allLook(s.nacos)
-	s.ExpectIn(s.eureka, s.nacos)
+	s.clientsGoOver()
 
 	s.defaultsTo(s.T, toNacos)
 	s.ExpectIn(s.nacos)
@@ -65,6 +48,20 @@ func byConfiguration(s *story) {
 	s.Update("web:4")
 	s.ExpectIn(s.nacos)
 	s.ExpectNothingLost()
+}
+
+// clientsGoOver from Eureka to Nacos by halves, each of them by way of both, while the pods are in both, are updated, and become more.
+func (s *story) clientsGoOver() {
+	s.ExpectIn(s.eureka, s.nacos)
+	s.clients.firstHalf(s.eureka, s.nacos)
+	s.Update("web:3")
+	s.ExpectIn(s.eureka, s.nacos)
+	s.clients.allLook(s.eureka, s.nacos)
+	s.clients.firstHalf(s.nacos)
+	s.Scale(4)
+	s.ExpectIn(s.eureka, s.nacos)
+	s.clients.allLook(s.nacos)
+	s.ExpectIn(s.eureka, s.nacos)
 }
 
 // withoutHeartbeats: Eureka forgets what is not renewed, so what kept its entries all the while was Rollcall; and what it has

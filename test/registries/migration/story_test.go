@@ -10,11 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/kube"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
+	"github.com/rollcall-dev/rollcall/test/harness/rollout"
 )
 
 const (
@@ -28,6 +28,8 @@ type story struct {
 	*testing.T
 	*world
 
+	set rollout.CloneSet
+
 	name          string
 	eureka, nacos read.Reader
 	clients       *clients
@@ -37,7 +39,8 @@ type story struct {
 // up in Eureka.
 func (w *world) begin(t *testing.T, name, registries string) *story {
 	t.Helper()
-	s := &story{T: t, world: w, name: name, eureka: w.reader(fromEureka, name), nacos: w.reader(toNacos, name)}
+	set := rollout.CloneSet{K8s: w.k8s, Key: client.ObjectKey{Namespace: name, Name: name}}
+	s := &story{T: t, world: w, set: set, name: name, eureka: w.reader(fromEureka, name), nacos: w.reader(toNacos, name)}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	expect.NoError(t, kube.Create(t.Context(), w.k8s, namespace, s.cloneSet(registries)))
 	s.clients = newClients(t, s.eureka)
@@ -50,8 +53,8 @@ func (w *world) begin(t *testing.T, name, registries string) *story {
 func (s *story) cloneSet(registries string) *kruisev1alpha1.CloneSet {
 	text, err := os.ReadFile("../../demo/cloneset.yaml")
 	expect.NoError(s.T, err)
-	set := &kruisev1alpha1.CloneSet{}
-	expect.NoError(s.T, yaml.UnmarshalStrict(text, set))
+	set, err := rollout.Decode(text)
+	expect.NoError(s.T, err)
 	set.Namespace, set.Name = s.name, s.name
 	set.Spec.Selector.MatchLabels["app"], set.Spec.Template.Labels["app"] = s.name, s.name
 	if registries != "" {
@@ -61,25 +64,19 @@ func (s *story) cloneSet(registries string) *kruisev1alpha1.CloneSet {
 	return set
 }
 
-func (s *story) Edit(edit func(*kruisev1alpha1.CloneSet)) {
-	s.Helper()
-	set := &kruisev1alpha1.CloneSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: s.name}}
-	expect.NoError(s.T, kube.Change(s.Context(), s.k8s, set, func() { edit(set) }))
-}
-
 func (s *story) Update(image string) {
 	s.Helper()
-	s.Edit(func(set *kruisev1alpha1.CloneSet) { set.Spec.Template.Spec.Containers[0].Image = image })
+	expect.NoError(s.T, s.set.SetImage(s.Context(), image))
 }
 
 func (s *story) Name(registries string) {
 	s.Helper()
-	s.Edit(func(set *kruisev1alpha1.CloneSet) { set.Spec.Template.Annotations[registriesKey] = registries })
+	expect.NoError(s.T, s.set.Change(s.Context(), func(spec *kruisev1alpha1.CloneSetSpec) { spec.Template.Annotations[registriesKey] = registries }))
 }
 
 func (s *story) Scale(replicas int32) {
 	s.Helper()
-	s.Edit(func(set *kruisev1alpha1.CloneSet) { set.Spec.Replicas = &replicas })
+	expect.NoError(s.T, s.set.Scale(s.Context(), replicas))
 }
 
 // ExpectIn waits until Kruise has carried out everything, each of these registries gives out exactly the pods, and all
@@ -87,25 +84,8 @@ func (s *story) Scale(replicas int32) {
 func (s *story) ExpectIn(registries ...read.Reader) {
 	s.Helper()
 	s.await(s.T, "the pods to be where they should be", func(ctx context.Context) error {
-		pods, err := s.settledPods(ctx)
-		if err != nil {
-			return err
-		}
-		for _, reader := range registries {
-			entries, err := reader(ctx)
-			if err != nil {
-				return err
-			}
-			if err := kube.Differs("a registry", pods, entries); err != nil {
-				return err
-			}
-		}
-		for _, c := range s.clients.all {
-			if err := kube.Differs("a client", pods, c.Known()); err != nil {
-				return err
-			}
-		}
-		return nil
+		_, err := s.set.Settled(ctx, registries, s.clients.all...)
+		return err
 	})
 }
 
@@ -116,7 +96,7 @@ func (s *story) ExpectNoneIn(reader read.Reader) {
 		if err != nil {
 			return err
 		}
-		return kube.Differs("the registry", nil, entries)
+		return rollout.Differs("the registry", nil, entries)
 	})
 }
 
@@ -135,17 +115,4 @@ func (s *story) ExpectNothingLost() {
 			s.Errorf("%s: a request to pod %q failed: %s", f.At.Format("15:04:05.000"), f.Pod, f.Why)
 		}
 	}
-}
-
-// settledPods returns the pods, once Kruise has nothing left to do with them.
-func (s *story) settledPods(ctx context.Context) ([]corev1.Pod, error) {
-	var set kruisev1alpha1.CloneSet
-	if err := s.k8s.Get(ctx, client.ObjectKey{Namespace: s.name, Name: s.name}, &set); err != nil {
-		return nil, err
-	}
-	pods, err := kube.Pods(ctx, s.k8s, s.name)
-	if err != nil {
-		return nil, err
-	}
-	return pods, kube.Unsettled(&set, pods)
 }

@@ -60,20 +60,11 @@ func newWorld(t *testing.T) *world {
 	w.cluster, err = cluster.Start(t.Context(), cluster.Options{Log: os.Stderr, Dir: filepath.Join(w.dir, "cluster"), PodCIDR: "127.102.0.0/16"})
 	expect.NoError(t, err)
 	t.Cleanup(w.cluster.Stop)
-	w.servePods(t)
+	w.k8s = w.cluster.Client()
+	w.port = podserver.Use(t, w.k8s)
 	w.startManager(t, fromEureka)
 	t.Cleanup(w.stopManager)
 	return w
-}
-
-// servePods makes the client, and lets the pods answer until the test has ended.
-func (w *world) servePods(t *testing.T) {
-	t.Helper()
-	w.k8s = w.cluster.Client()
-	pods, stop, err := podserver.Start(t.Context(), w.k8s, func(err error) { t.Error(err) })
-	expect.NoError(t, err)
-	t.Cleanup(stop)
-	w.port = pods.Port
 }
 
 func (w *world) startManager(t *testing.T, defaults ...string) {

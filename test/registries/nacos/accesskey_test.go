@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rollcall-dev/rollcall/registry"
 	driver "github.com/rollcall-dev/rollcall/registry/nacos"
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
@@ -30,7 +28,7 @@ func TestAccessKeySigns(t *testing.T) {
 	onEach(t, driver.Options{Group: "SHOP", Login: "accessKey"}, func(s *scenario) {
 		var mu sync.Mutex
 		signed := map[string]string{} // by what was signed
-		server := through(s.T, s.server)
+		server := drivertest.Through(s.T, s.server.Endpoint)
 		front := drivertest.Serve(s, func(w http.ResponseWriter, r *http.Request) {
 			form := parameters(r)
 			if token, err := s.server.Login(r.Context(), nacos.Admin, password); err == nil {
@@ -53,9 +51,7 @@ func TestAccessKeySigns(t *testing.T) {
 		s.do(d.FailOver, s.pod(1))
 		entries, err := d.List(s.Context(), "test")
 		expect.NoError(s, err)
-		if diff := cmp.Diff([]registry.Entry{{Instance: s.pod(1), State: registry.OutOfService}}, entries); diff != "" {
-			s.Errorf("entries, -want +got:\n%s", diff)
-		}
+		expect.Equal(s, []registry.Entry{{Instance: s.pod(1), State: registry.OutOfService}}, entries, "entries")
 		s.do(d.Deregister, s.pod(1))
 
 		var kinds []string

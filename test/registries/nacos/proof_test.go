@@ -5,9 +5,11 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +21,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 	driver "github.com/rollcall-dev/rollcall/registry/nacos"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/nacos"
@@ -282,14 +285,8 @@ func TestOtherKindIsTerminal(t *testing.T) {
 		onEach(t, driver.Options{Ephemeral: ephemeral}, func(s *scenario) {
 			s.do(s.driver.Register, s.pod(1))
 			other := open(s, config(s, s.server.Endpoint, password, driver.Options{Ephemeral: !ephemeral}))
-			err := other.Register(s.Context(), s.pod(2))
-			field, _ := registry.FieldOf(err)
-			if registry.CodeOf(err) != registry.CodeTerminal || field != "options.ephemeral" {
-				s.Errorf("got error %v of field %q, want a terminal one of options.ephemeral", err, field)
-			}
-			if want := fmt.Sprintf("set it to %t", ephemeral); err == nil || !strings.Contains(err.Error(), want) {
-				s.Errorf("got error %v, want one that says %q", err, want)
-			}
+			says := fmt.Sprintf("set it to %t", ephemeral)
+			drivertest.Refused(s, "a service has one kind", other.Register(s.Context(), s.pod(2)), "options.ephemeral", says)
 			s.do(s.driver.Deregister, s.pod(1))
 		})
 	})
@@ -387,10 +384,47 @@ func TestUnhealthyWithoutAProbeIsRegisteredAgain(t *testing.T) {
 	})
 }
 
-// Namespace, group, cluster and weight are those of the options.
+// TestTheConsoleIsBelieved: a person clicks Offline or Online, which keeps the metadata with our stamp.
+func TestTheConsoleIsBelieved(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t, shared3.Use(t), driver.Options{})
+	in := s.pod(1)
+	s.do(s.driver.Register, in)
+	click := func(enabled string, want registry.State) {
+		s.Helper()
+		at := url.Values{
+			"serviceName": {s.service}, "clusterName": {"DEFAULT"}, "ip": {in.Address}, "port": {strconv.Itoa(in.Port)}, "ephemeral": {"false"},
+		}
+		var now struct {
+			Data struct {
+				Weight   float64           `json:"weight"`
+				Metadata map[string]string `json:"metadata"`
+			} `json:"data"`
+		}
+		expect.NoError(s, json.Unmarshal([]byte(s.ask(http.MethodGet, "/v3/admin/ns/instance", maps.Clone(at))), &now))
+		metadata, err := json.Marshal(now.Data.Metadata)
+		expect.NoError(s, err)
+		at["metadata"], at["enabled"] = []string{string(metadata)}, []string{enabled}
+		at["weight"] = []string{strconv.FormatFloat(now.Data.Weight, 'f', -1, 64)}
+		s.ask(http.MethodPut, "/v3/admin/ns/instance", at)
+		s.eventually(func() error {
+			state, err := s.driver.Get(s.Context(), in)
+			if err == nil && state != want {
+				err = fmt.Errorf("the driver reports %s, want %s", state, want)
+			}
+			return err
+		})
+	}
+	click("false", registry.OutOfService)
+	s.do(s.driver.FailOver, in)
+	click("true", registry.InService)
+	click("false", registry.OutOfService)
+}
+
+// Namespace, group and cluster are those of the options.
 func TestPlaceIsTheOptions(t *testing.T) {
 	t.Parallel()
-	onEach(t, driver.Options{Group: "G-1.a", Cluster: "C-1", Weight: 0.5}, func(s *scenario) {
+	onEach(t, driver.Options{Group: "G-1.a", Cluster: "C-1"}, func(s *scenario) {
 		elsewhere := open(s, config(s, s.server.Endpoint, password, driver.Options{Group: "G-2", Cluster: "C-1"}))
 		another := open(s, config(s, s.server.Endpoint, password, driver.Options{Group: "G-1.a", Cluster: "C-1", Namespace: "ns-1"}))
 		a := s.pod(1)
@@ -414,8 +448,8 @@ func TestPlaceIsTheOptions(t *testing.T) {
 		body := s.ask(http.MethodGet, "/v3/admin/ns/instance", url.Values{
 			"serviceName": {name}, "groupName": {"G-1.a"}, "clusterName": {"C-1"}, "ip": {a.Address}, "port": {"8080"},
 		})
-		if !strings.Contains(body, `"weight":0.5`) {
-			s.Errorf("the weight is not the default of the options: %s", body)
+		if !regexp.MustCompile(`"weight":1(\.0)?[,}]`).MatchString(body) {
+			s.Errorf("the weight is not 1: %s", body)
 		}
 		s.do(s.driver.Deregister, a)
 	})

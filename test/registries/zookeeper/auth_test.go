@@ -22,10 +22,7 @@ func digest(t *testing.T, name, word string) registry.Auth {
 // expectTerminal wants the error to be terminal, of the field, and without the passwords.
 func expectTerminal(t *testing.T, err error, field string) {
 	t.Helper()
-	named, _ := registry.FieldOf(err)
-	if registry.CodeOf(err) != registry.CodeTerminal || named != field {
-		t.Errorf("got error %v of field %q, want a terminal one of field %q", err, named, field)
-	}
+	drivertest.Refused(t, "a person has to act", err, field, "")
 	if err != nil && strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("the error repeats a password: %v", err)
 	}
@@ -92,9 +89,7 @@ func TestWrongPassword(t *testing.T) {
 		})
 		expect.NoError(t, errs[0])
 		expectTerminal(t, errs[1], tc.field)
-		if registry.CodeOf(errs[2]) != registry.CodeNotApplied {
-			t.Errorf("the change after the one that is refused: got error %v, want one that says not applied", errs[2])
-		}
+		expect.Code(t, registry.CodeNotApplied, errs[2], "the change after the one that is refused: not applied")
 		if entries, err := wrong.List(t.Context(), "prod-1"); err != nil || len(entries) != 1 {
 			t.Errorf("List gives %+v, %v; want the entry, which the world may read", entries, err)
 		}
@@ -111,6 +106,34 @@ func TestForbiddenFolder(t *testing.T) {
 	_, err := d.List(t.Context(), "prod-1")
 	expectTerminal(t, err, "auth.passwordFile")
 	expectTerminal(t, d.Register(t.Context(), pod(1)), "auth.passwordFile")
+}
+
+// A service's folder in which Rollcall may not work stops no pod of another service. It may be another team's.
+func TestForbiddenService(t *testing.T) {
+	t.Parallel()
+	s := shared.Use(t)
+	const base = "/forbidden-services"
+	owner, own := connect(t, s.Endpoint, "owner:its-own"), zk.DigestACL(zk.PermAll, "owner", "its-own")
+	create(t, owner, base, append(zk.WorldACL(zk.PermRead), own...))
+	create(t, owner, base+"/web", openACL())
+	create(t, owner, base+"/closed", own)
+	d := open(t, registry.Config{Endpoint: s.Endpoint, Options: options("base", base)})
+	for _, theirs := range []string{"closed", "missing"} {
+		changes := []registry.Change{
+			{Instance: pod(1), State: registry.InService}, {Instance: pod(2), State: registry.InService}, {Instance: pod(3), State: registry.InService},
+		}
+		changes[1].Instance.Service = theirs
+		errs := d.Batch(t.Context(), changes)
+		expectTerminal(t, errs[1], "auth.username")
+		for _, err := range []error{errs[0], errs[2]} {
+			if err != nil && registry.CodeOf(err) != registry.CodeNotApplied {
+				t.Errorf("a change in the same batch as one of the service %s: got error %v", theirs, err)
+			}
+		}
+	}
+	_, err := d.List(t.Context(), "prod-1")
+	expectTerminal(t, err, "auth.username")
+	expect.Error(t, "a person has to learn where the rights are missing", err, base+"/closed")
 }
 
 // The parent of the services' folder may be closed: the folder is there already.
@@ -178,7 +201,7 @@ func TestTLS(t *testing.T) {
 		},
 	}, func(t *testing.T, tc row) {
 		d := open(t, registry.Config{Cluster: "prod-1", Endpoint: tc.endpoint, TLS: tc.files, Options: options("base", "/tls")})
-		err := d.Register(within(t, bound), pod(1))
+		err := d.Register(drivertest.Within(t, bound), pod(1))
 		if tc.field != "" {
 			expectTerminal(t, err, tc.field)
 			return

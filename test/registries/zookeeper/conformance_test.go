@@ -32,6 +32,7 @@ func harness(t *testing.T, s *zookeeper.Server, cfg registry.Config) registrytes
 	h := drivertest.Harness(driver.New, cfg, "")
 	h.LosingAnswers = drivertest.LosingAnswers(driver.New, cfg)
 	drivertest.Meter(&h, driver.New, cfg, s)
+	h.Bare = func(t testing.TB) registrytest.Bare { return bare(connect(t, s.Endpoint)) }
 	h.CostGrows = map[string]int{"Get": 40} // a folder can be asked for all names in it, not for those that are new
 	h.Refusing = func(t testing.TB) registry.Registry { return at(t, answering(t, noAuth, new(atomic.Int64))) }
 	h.Failing = func(t testing.TB) (registry.Registry, func() int) {

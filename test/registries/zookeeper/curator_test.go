@@ -1,15 +1,19 @@
 package zookeeper_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/zookeeper"
 )
@@ -219,9 +223,7 @@ func TestEntriesAreWrittenAsCuratorWritesThem(t *testing.T) {
 				}
 				written = before + "}"
 			}
-			if diff := cmp.Diff(again, written); diff != "" {
-				t.Errorf("Curator writes it differently (-curator +rollcall):\n%s", diff)
-			}
+			expect.Equal(t, again, written, "Curator writes it differently")
 		})
 	}
 }
@@ -246,8 +248,96 @@ func TestCuratorsOwnIsForeign(t *testing.T) {
 		}
 		return nil
 	})
-	if state, err := d.Get(t.Context(), in); err != nil || state != registry.Foreign {
-		t.Errorf("Get: got %q, %v; want %q: readers are given Curator's entry", state, err, registry.Foreign)
+	drivertest.Says(t, "readers are given Curator's entry", d, in, registry.Foreign)
+}
+
+// TestManyAreReadBack after a cut: a question about the service reads the entries of others, and the names only if a node came or went.
+func TestManyAreReadBack(t *testing.T) {
+	t.Parallel()
+	const base, pods, foreign = "/many", 84, 3
+	s := shared.Use(t)
+	p, conn := startProxy(t, s.Endpoint), connect(t, s.Endpoint)
+	for n := range foreign {
+		addNode(t, conn, base, fmt.Sprint("app-", n), pod(pods+n), nil)
+	}
+	d := open(t, registry.Config{Cluster: "prod-1", Endpoint: p.endpoint, Options: options("base", base)})
+	var changes []registry.Change
+	for n := range pods {
+		changes = append(changes, registry.Change{Instance: pod(n), State: registry.InService})
+	}
+	expect.NoError(t, errors.Join(d.Batch(t.Context(), changes)...))
+	p.mu.Lock()
+	clear(p.asked)
+	p.mu.Unlock()
+	var group errgroup.Group
+	for n := range pods {
+		group.Go(func() error {
+			state, err := d.Get(t.Context(), pod(n))
+			if err == nil && state != registry.InService {
+				err = fmt.Errorf("pod %d is %s", n, state)
+			}
+			return err
+		})
+	}
+	expect.NoError(t, group.Wait())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if names := p.asked[opGetChildren2]; names != 1 {
+		t.Errorf("the names of all entries were read %d times, want once: no node came or went", names)
+	}
+	questions := p.asked[opExists]
+	expect.Equal(t, pods+foreign*questions, p.asked[opGetData], "entries read: the pods' own, and with each of %d questions those of others", questions)
+}
+
+// TestOthersAreSeenAtOnce, however they come to have the pod's address.
+func TestOthersAreSeenAtOnce(t *testing.T) {
+	t.Parallel()
+	const base = "/seen"
+	s, in, elsewhere := shared.Use(t), pod(1), pod(2)
+	d, conn := open(t, registry.Config{Endpoint: s.Endpoint, Options: options("base", base)}), connect(t, s.Endpoint)
+	expect.NoError(t, d.Register(t.Context(), in))
+	app := base + "/" + in.Service + "/app"
+	content := func(at registry.Instance, status string) []byte {
+		data, err := dataOf(at, "app", nil)
+		expect.NoError(t, err)
+		if status == "" {
+			return data
+		}
+		return bytes.Replace(data, []byte(`"payload":null`), []byte(`"payload":{"@class":`+
+			`"org.springframework.cloud.zookeeper.discovery.ZookeeperInstance","metadata":{"instance_status":"`+status+`"}}`), 1)
+	}
+	write := func(node string, data []byte) {
+		_, err := conn.Set(node, data, -1)
+		if errors.Is(err, zk.ErrNoNode) {
+			_, err = conn.Create(node, data, zk.FlagPersistent, openACL())
+		}
+		expect.NoError(t, err)
+	}
+	remove := func() { expect.NoError(t, conn.Delete(app, -1)) }
+	for _, step := range []struct {
+		reason string
+		do     func()
+		want   registry.State
+	}{
+		{"there is none", func() {}, registry.InService},
+		{"one comes", func() { write(app, content(in, "")) }, registry.Foreign},
+		{"it moves away in its node", func() { write(app, content(elsewhere, "")) }, registry.InService},
+		{"it moves back in its node", func() { write(app, content(in, "")) }, registry.Foreign},
+		{"it is out by Spring's status", func() { write(app, content(in, "OUT_OF_SERVICE")) }, registry.InService},
+		{"it is up", func() { write(app, content(in, "UP")) }, registry.Foreign},
+		{"it goes", remove, registry.InService},
+		{"a node of its name is another's", func() {
+			write(app, content(elsewhere, ""))
+			remove()
+			write(app, content(in, ""))
+		}, registry.Foreign},
+		{"the pod's own node is overwritten", func() {
+			remove()
+			write(path(base, in), content(in, ""))
+		}, registry.Foreign},
+	} {
+		step.do()
+		drivertest.Says(t, step.reason, d, in, step.want)
 	}
 }
 
@@ -274,9 +364,7 @@ func TestOddNamesAreFound(t *testing.T) {
 			d.Register(t.Context(), in), d.FailOver(t.Context(), in), d.Deregister(t.Context(), in),
 			d.Batch(t.Context(), []registry.Change{{Instance: in, State: registry.InService}})[0],
 		} {
-			if registry.CodeOf(call) != registry.CodeTerminal {
-				t.Errorf("service %q: got error %v, want a terminal one", impossible, call)
-			}
+			expect.Code(t, registry.CodeTerminal, call, "service %q", impossible)
 		}
 	}
 }
@@ -295,9 +383,7 @@ func TestEntryThatAnotherWroteAnew(t *testing.T) {
 		"absent":         d.Deregister(t.Context(), in),
 		"in a batch":     d.Batch(t.Context(), []registry.Change{{Instance: in, State: registry.Absent}})[0],
 	} {
-		if registry.CodeOf(err) != registry.CodeForeignEntry {
-			t.Errorf("%s: got error %v, want one that says that another's entry is there", state, err)
-		}
+		expect.Code(t, registry.CodeForeignEntry, err, "%s: another's entry is there", state)
 	}
 	expect.NoError(t, d.Register(t.Context(), in))
 	expect.NoError(t, d.Deregister(t.Context(), in))

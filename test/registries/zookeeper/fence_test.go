@@ -1,6 +1,8 @@
 package zookeeper_test
 
 import (
+	"context"
+	stdpath "path"
 	"testing"
 
 	"github.com/go-zookeeper/zk"
@@ -46,4 +48,54 @@ func TestDriversTakeTurns(t *testing.T) {
 		expect.NoError(t, err)
 		expect.Equal(t, "theirs", string(data), "what others keep in %s", base)
 	}
+}
+
+// TestALateRegistrationIsRefused: a frozen server carries it out once another driver has begun, which has raised the version of the services'
+// folder. An entry that is not there is removed by raising the version alone.
+func TestALateRegistrationIsRefused(t *testing.T) {
+	t.Parallel()
+	s := shared.Use(t)
+	expect.Each(t, registrations(), func(t *testing.T, r registration) {
+		base := "/late-" + stdpath.Base(t.Name())
+		p := startProxy(t, s.Endpoint)
+		d := open(t, registry.Config{Cluster: "prod-1", Endpoint: p.endpoint, Options: options("base", base)})
+		expect.NoError(t, d.Register(t.Context(), pod(0)))
+		p.givenUp(t, opMulti, r.emptyTransactions, func(ctx context.Context) error { return r.call(ctx, d) })
+		next := open(t, registry.Config{Cluster: "prod-1", Endpoint: s.Endpoint, Options: options("base", base)})
+		expect.NoError(t, next.Deregister(t.Context(), pod(1)))
+		p.release()
+		stranger := pod(1)
+		stranger.UID = "somebody else's"
+		expect.NoError(t, d.FailOver(t.Context(), stranger)) // it comes after what is still under way for the entry
+		entries, err := next.List(t.Context(), "prod-1")
+		if err != nil || len(entries) != 1 {
+			t.Errorf("List gives %+v and error %v, want the first pod alone: the second was removed after its registration began", entries, err)
+		}
+	})
+}
+
+// TestOthersBegin while a call is made, more often than there are tries at an entry that somebody else keeps changing: each that begins is
+// done with the folder, so the call succeeds.
+func TestOthersBegin(t *testing.T) {
+	t.Parallel()
+	const base, others = "/begun", 40
+	s, p := shared.Use(t), startProxy(t, shared.Use(t).Endpoint)
+	anybody := connect(t, s.Endpoint)
+	create(t, anybody, base, openACL())
+	d := open(t, registry.Config{Cluster: "prod-1", Endpoint: p.endpoint, Options: options("base", base)})
+	p.hold(opMulti)
+	registered := make(chan error, 1)
+	go func() { registered <- d.Register(t.Context(), pod(1)) }()
+	for range others {
+		select {
+		case <-p.arrived:
+		case err := <-registered:
+			t.Fatalf("Register has ended while others begin: %v", err)
+		}
+		_, err := anybody.Set(base, nil, -1)
+		expect.NoError(t, err)
+		p.next(opMulti)
+	}
+	p.release()
+	expect.NoError(t, <-registered)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	driver "github.com/rollcall-dev/rollcall/registry/zookeeper"
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
@@ -108,10 +109,8 @@ func addNode(t testing.TB, conn *zk.Conn, base, id string, at registry.Instance,
 	folder := base + "/" + at.Service
 	entry := folder + "/" + id
 	create(t, conn, folder, openACL())
-	tag, err := json.Marshal(metadata)
+	data, err := dataOf(at, id, metadata)
 	expect.NoError(t, err)
-	data := fmt.Appendf(nil, `{"name":%q,"id":%q,"address":%q,"port":%d,"sslPort":null,"payload":null,`+
-		`"registrationTimeUTC":1700000000000,"serviceType":"DYNAMIC","uriSpec":null,"metadata":%s}`, at.Service, id, at.Address, at.Port, tag)
 	if _, err := conn.Create(entry, data, zk.FlagEphemeral, openACL()); err != nil {
 		t.Fatalf("creating %s: %v", entry, err)
 	}
@@ -119,6 +118,45 @@ func addNode(t testing.TB, conn *zk.Conn, base, id string, at registry.Instance,
 		if err := conn.Delete(entry, 0); err != nil {
 			t.Errorf("removing %s, which was created and which others leave alone: %v", entry, err)
 		}
+	}
+}
+
+func dataOf(at registry.Instance, id string, metadata map[string]string) ([]byte, error) {
+	tag, err := json.Marshal(metadata)
+	return fmt.Appendf(nil, `{"name":%q,"id":%q,"address":%q,"port":%d,"sslPort":null,"payload":null,`+
+		`"registrationTimeUTC":1700000000000,"serviceType":"DYNAMIC","uriSpec":null,"metadata":%s}`, at.Service, id, at.Address, at.Port, tag), err
+}
+
+// bare writes into the folder of the driver's entries.
+func bare(conn *zk.Conn) registrytest.Bare {
+	id := func(in registry.Instance) string { return "bare-" + in.Endpoint() }
+	path := func(in registry.Instance) string { return "/services/" + in.Service + "/" + id(in) }
+	remove := func(_ context.Context, in registry.Instance) error {
+		err := conn.Delete(path(in), -1)
+		if errors.Is(err, zk.ErrNoNode) { // it was taken out before
+			err = nil
+		}
+		return err
+	}
+	return registrytest.Bare{
+		Register: func(_ context.Context, in registry.Instance) error {
+			data, err := dataOf(in, id(in), in.Meta())
+			if err == nil {
+				_, err = conn.Create(path(in), data, zk.FlagPersistent, openACL())
+			}
+			if errors.Is(err, zk.ErrNodeExists) {
+				err = nil
+			}
+			return err
+		},
+		FailOver: remove, Deregister: remove,
+		Get: func(_ context.Context, in registry.Instance) error {
+			_, _, err := conn.Get(path(in))
+			if errors.Is(err, zk.ErrNoNode) {
+				err = nil
+			}
+			return err
+		},
 	}
 }
 
@@ -136,11 +174,4 @@ func pod(n int) registry.Instance {
 // path is where the entry of an instance is.
 func path(base string, in registry.Instance) string {
 	return base + "/" + in.Service + "/rollcall-" + in.Endpoint()
-}
-
-func within(t *testing.T, d time.Duration) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
 }

@@ -12,8 +12,10 @@ import (
 
 // The numbers of requests: this driver changes everything by transactions.
 const (
-	opGetData = 4
-	opMulti   = 14
+	opExists       = 3
+	opGetData      = 4
+	opGetChildren2 = 12
+	opMulti        = 14
 )
 
 // proxy stands between a driver and its server, and can take away what a network can take away.
@@ -26,13 +28,14 @@ type proxy struct {
 	refusing bool
 	held     map[int32]chan struct{} // by the kind of request, 0 for all; closed to let them go
 	arrived  chan struct{}           // gets one for each request that is held
+	asked    map[int32]int           // how often, by the kind of request
 }
 
 func startProxy(t *testing.T, server string) *proxy {
 	t.Helper()
 	p := &proxy{
 		server: server,
-		conns:  map[net.Conn]struct{}{}, held: map[int32]chan struct{}{}, arrived: make(chan struct{}, 1000),
+		conns:  map[net.Conn]struct{}{}, held: map[int32]chan struct{}{}, arrived: make(chan struct{}, 1000), asked: map[int32]int{},
 	}
 	p.endpoint = drivertest.Accepting(t, "127.0.0.1", p.serve)
 	t.Cleanup(func() {
@@ -82,6 +85,9 @@ func (p *proxy) serve(client net.Conn) {
 
 // pass waits as long as requests of the kind are held.
 func (p *proxy) pass(kind int32) {
+	p.mu.Lock()
+	p.asked[kind]++
+	p.mu.Unlock()
 	for _, k := range []int32{0, kind} {
 		p.mu.Lock()
 		gate := p.held[k]
@@ -97,6 +103,14 @@ func (p *proxy) pass(kind int32) {
 func (p *proxy) hold(kind int32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.held[kind] = make(chan struct{})
+}
+
+// next lets what is held of the kind go, and holds what comes after it.
+func (p *proxy) next(kind int32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(p.held[kind])
 	p.held[kind] = make(chan struct{})
 }
 

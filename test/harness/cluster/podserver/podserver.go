@@ -16,11 +16,13 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/history"
 )
 
@@ -45,6 +47,15 @@ type Server struct {
 
 	mu      sync.Mutex
 	serving map[string]Answer // by address, only pods that can serve
+}
+
+// Use answers for the cluster's pods until the end of the test, at the port that it returns.
+func Use(t testing.TB, k8s client.WithWatch) (port int) {
+	t.Helper()
+	s, stop, err := Start(t.Context(), k8s, func(err error) { t.Error(err) })
+	expect.NoError(t, err)
+	t.Cleanup(stop)
+	return s.Port
 }
 
 // Start answers for the cluster's pods on a free port until stop is called, so that the requests under way when ctx ends are

@@ -5,6 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestCanServe(t *testing.T) {
@@ -31,9 +33,7 @@ func TestCanServe(t *testing.T) {
 	} {
 		p := pod()
 		tc.change(p)
-		if got := CanServe(p); got != tc.want {
-			t.Errorf("%s: got %t, want %t", reason, got, tc.want)
-		}
+		expect.Equal(t, tc.want, CanServe(p), "%s", reason)
 	}
 }
 

@@ -111,6 +111,7 @@ func Modules(ctx context.Context) ([]cache.Module, error) {
 	if err != nil {
 		return nil, err
 	}
+	etcd.Binaries[0].Published = publishedEtcd // a registry's takes its time from a test's clock, and is built
 	kruise, err := Kruise(ctx, cache.Binary{Name: KruiseManager, Package: kruisePackage, Packages: 1600})
 	if err != nil {
 		return nil, err
@@ -126,7 +127,7 @@ func Modules(ctx context.Context) ([]cache.Module, error) {
 		etcd,
 		{
 			Name: "kwok", Dir: filepath.Join(dir, "kwok"), Requires: "sigs.k8s.io/kwok", Idle: true,
-			Binaries: []cache.Binary{{Name: KWOK, Package: "sigs.k8s.io/kwok/cmd/kwok", Packages: 1000}},
+			Binaries: []cache.Binary{{Name: KWOK, Package: "sigs.k8s.io/kwok/cmd/kwok", Packages: 1000, Published: publishedKWOK}},
 		},
 		kruise,
 		control,
@@ -141,6 +142,9 @@ func Kruise(ctx context.Context, binaries ...cache.Binary) (cache.Module, error)
 
 func kubernetes(ctx context.Context, binaries ...cache.Binary) (cache.Module, error) {
 	dir, err := cache.Pinned(ctx, path, "kubernetes")
+	for i := range binaries {
+		binaries[i].Published = publishedKubernetes(binaries[i].Name)
+	}
 	return cache.Module{
 		Name: "kubernetes", Dir: dir, Requires: "k8s.io/kubernetes", LDFlags: kubernetesLDFlags, Binaries: binaries,
 	}, err
@@ -157,4 +161,33 @@ func kubernetesLDFlags(version string) string {
 			pkg, version, major, minor))
 	}
 	return strings.Join(flags, " ")
+}
+
+// Pin writes the checksums of what is published of the newest servers.
+func Pin(ctx context.Context, log io.Writer) error {
+	modules, err := Modules(ctx)
+	if err != nil {
+		return err
+	}
+	kubectl, err := Other(ctx, Kubectl)
+	if err != nil {
+		return err
+	}
+	return cache.Pin(ctx, NewProgress(log), append(modules, kubectl)...)
+}
+
+func publishedKubernetes(name string) func(version, arch string) cache.Published {
+	return func(version, arch string) cache.Published {
+		url := "https://dl.k8s.io/release/" + version + "/bin/linux/" + arch + "/" + name
+		return cache.Published{URL: url, Sums: url + ".sha256"}
+	}
+}
+
+func publishedEtcd(version, arch string) cache.Published {
+	release, folder := "https://github.com/etcd-io/etcd/releases/download/"+version+"/", "etcd-"+version+"-linux-"+arch
+	return cache.Published{URL: release + folder + ".tar.gz", Member: folder + "/etcd", Sums: release + "SHA256SUMS"}
+}
+
+func publishedKWOK(version, arch string) cache.Published {
+	return cache.Published{URL: "https://github.com/kubernetes-sigs/kwok/releases/download/" + version + "/kwok-linux-" + arch}
 }

@@ -27,9 +27,8 @@ const (
 	agents = 1
 	// serfAlive is the status of an agent that is.
 	serfAlive = 1
-	// The others notice within lostWithin that a server is lost.
-	lostWithin, lostEvery, callTimeout = 5 * time.Minute, time.Second, 5 * time.Second
-	appliedEvery                       = 20 * time.Millisecond
+	// A server has within appliedWithin what was acknowledged before.
+	appliedWithin, appliedEvery = 5 * time.Second, 20 * time.Millisecond
 )
 
 var _ registries.Forwarder = (*Member)(nil)
@@ -136,7 +135,7 @@ func (m *Member) caughtUp(ctx context.Context) error {
 	if _, err := m.api.Do(ctx, http.MethodPut, path, []byte(change)); err != nil {
 		return fmt.Errorf("changing something through %s: %w", m.name(), err)
 	}
-	return wait.Until(ctx, callTimeout, appliedEvery, func(ctx context.Context) error {
+	return wait.Until(ctx, appliedWithin, appliedEvery, func(ctx context.Context) error {
 		has, err := m.api.Do(ctx, http.MethodGet, path+"?raw&stale", nil)
 		if err == nil && string(has) != change {
 			err = fmt.Errorf("%s has what was so at %s", m.name(), has)
@@ -165,22 +164,11 @@ func (m *Member) Address() string { return registries.URL(m.IP(), apiPort) }
 // Wipe starts the new server once the others have noticed that the old one is lost, and an operator has removed it: the new one has its
 // name and address, and another ID. If it voted in the old one's place, what only the old one and one other had could be lost.
 func (m *Member) Wipe(ctx context.Context) error {
-	return m.Server.Wipe(ctx, func() error {
-		return wait.Until(ctx, lostWithin, lostEvery, func(ctx context.Context) (err error) {
-			for _, other := range m.cluster.All {
-				if other != m {
-					err = errors.Join(err, other.forget(ctx, m))
-				}
-			}
-			return err
-		})
-	})
+	return m.cluster.WipeAfter(ctx, &m.Host, func(ctx context.Context, other *Member) error { return other.forget(ctx, m) })
 }
 
 // forget removes a server from the elections once this one has noticed that it is lost.
 func (m *Member) forget(ctx context.Context, lost *Member) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	var members []struct {
 		Name   string
 		Status int

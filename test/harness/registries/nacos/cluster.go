@@ -8,22 +8,18 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"time"
 
 	"github.com/rollcall-dev/rollcall/test/harness/cache"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/java"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
-	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
 const (
 	clusterPort = 8848
 	// raftGroup holds the persistent instances.
 	raftGroup = "naming_persistent_service_v2"
-	// A change of the members is tried for changeWithin.
-	changeWithin, changeEvery, callTimeout = 5 * time.Minute, time.Second, 5 * time.Second
 )
 
 // Cluster is a Nacos of several servers, whose persistent instances are in its Raft.
@@ -113,22 +109,11 @@ func (m *Member) ready(ctx context.Context) error {
 // Wipe has the others remove the server whose disk is gone from all elections, by Nacos' operations API. The new one joins them by
 // itself. If it voted in the old one's place, what only the old one and one other had could be lost.
 func (m *Member) Wipe(ctx context.Context) error {
-	return m.Server.Wipe(ctx, func() error {
-		return wait.Until(ctx, changeWithin, changeEvery, func(ctx context.Context) (err error) { // if it led, there is no leader for a moment
-			for _, other := range m.cluster.All {
-				if other != m {
-					err = errors.Join(err, other.forget(ctx, m))
-				}
-			}
-			return err
-		})
-	})
+	return m.cluster.WipeAfter(ctx, &m.Host, func(ctx context.Context, other *Member) error { return other.forget(ctx, m) })
 }
 
 // forget removes a server from all elections, and fails until that has been done: the API returns the same if it has not.
 func (m *Member) forget(ctx context.Context, lost *Member) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	command := fmt.Appendf(nil, `{"command":"removePeer","value":%q}`, lost.raft())
 	raft := "/nacos" + m.settings.opts.Version.core() + "/ops/raft"
 	if _, err := registries.NewClient(m.Address()).Do(ctx, http.MethodPost, raft, command); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -18,14 +19,14 @@ const timeout = 2 * time.Second
 // Reader returns every entry of a service that clients can see, in service or not.
 type Reader func(ctx context.Context) ([]registry.Entry, error)
 
-// Listed reads the list of the memory driver, and of the HTTP registry protocol, at its URL. It has every service.
-func Listed(url string) Reader {
+// Listed reads the list of the HTTP registry protocol at its URL, which has every service.
+func Listed(url, service string) Reader {
 	return func(ctx context.Context) ([]registry.Entry, error) {
 		var list struct {
 			Instances []registry.Entry `json:"instances"`
 		}
 		err := get(ctx, url, &list)
-		return list.Instances, err
+		return slices.DeleteFunc(list.Instances, func(e registry.Entry) bool { return e.Service != service }), err
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -14,14 +13,9 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/java"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
-	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
-const (
-	clientPort, peerPort, electionPort = 2181, 2888, 3888
-	// A change is tried for changeWithin.
-	changeWithin, changeEvery, callTimeout = 5 * time.Minute, 200 * time.Millisecond, 5 * time.Second
-)
+const clientPort, peerPort, electionPort = 2181, 2888, 3888
 
 // Cluster is an ensemble, each server on a host of its own.
 type Cluster struct {
@@ -83,23 +77,11 @@ func (m *Member) Address() string { return fmt.Sprintf("%s:%d", m.IP(), clientPo
 // Wipe starts the new server once the others have made a change without it, as a careful operator does. The new one votes in the old
 // one's place: what only the old one and one other server had would be lost if the third led.
 func (m *Member) Wipe(ctx context.Context) error {
-	return m.Server.Wipe(ctx, func() error {
-		for _, other := range m.cluster.All {
-			if other == m {
-				continue
-			}
-			if err := wait.Until(ctx, changeWithin, changeEvery, other.changes); err != nil {
-				return fmt.Errorf("changing something through server %d: %w", other.Index, err)
-			}
-		}
-		return nil
-	})
+	return m.cluster.WipeAfter(ctx, &m.Host, func(ctx context.Context, other *Member) error { return other.changes(ctx) })
 }
 
 // changes returns nil once an empty change has been made through this server: by then, most servers have what was acknowledged before.
 func (m *Member) changes(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	const anyVersion = -1
 	_, err := read.Within(ctx, func(context.Context) ([]zk.MultiResponse, error) {
 		return m.conn.Multi(&zk.CheckVersionRequest{Path: "/", Version: anyVersion})

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -14,41 +13,32 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 )
 
-// TestReport reads what go test -json says of four packages. Events are action, package, test, and the rest as JSON has it.
+// TestReport reads what go test -json says of some packages.
 func TestReport(t *testing.T) {
 	t.Parallel()
-	skipped := func(pkg, test, output string) [][4]string {
-		return [][4]string{{"run", pkg, test}, {"output", pkg, test, fmt.Sprintf(`,"Output":%q`, "    x_test.go:3: "+output+"\n")}, {"skip", pkg, test}}
-	}
-	events := [][4]string{
-		{"attr", "etcd", "TestA", `,"Key":"registry-server","Value":"etcd v4"`},
-		{"attr", "etcd", "TestB", `,"Key":"registry-server","Value":"etcd v3"`},
-		{"attr", "etcd", "TestB", `,"Key":"registry-server","Value":"etcd v3"`},
-		{"attr", "etcd", "TestB", `,"Key":"other","Value":"x"`},
-		{"run", "etcd", "TestA"}, {"run", "etcd", "TestA/one"}, {"pass", "etcd", "TestA/one"}, {"pass", "etcd", "TestA"},
-		{"attr", "nacos", "TestA", `,"Key":"registry-missing","Value":"no Java"`},
-		{"run", "consul", "TestA"}, {"fail", "consul", "TestA"}, {"run", "consul", "TestB"}, {"fail", "consul", ""},
-		{"fail", "eureka", ""}, // it did not compile
-		{"run", "cmd/registries", "TestReport"}, {"pass", "cmd/registries", "TestReport"}, {"pass", "cmd/registries", ""},
-	}
-	events = append(events, skipped("etcd", "TestA/Probes", "Probes skipped: lacks Probing: none")...)
-	events = append(events, skipped("etcd", "TestA/Beats", "Beats skipped: lacks Probing: none")...)
-	events = append(events, skipped("nacos", "TestA", "no server on this machine: no Java")...)
-	events = append(events, [4]string{"pass", "etcd", ""}, [4]string{"pass", "nacos", ""})
-	log := "not JSON\n"
-	for _, e := range events {
-		log += fmt.Sprintf(`{"Action":%q,"Package":"github.com/rollcall-dev/rollcall/test/registries/%s","Test":%q%s}`+"\n", e[0], e[1], e[2], e[3])
-	}
+	const log = `not JSON
+{"Action":"attr","Package":"x/test/registries/etcd","Test":"TestA","Key":"registry-server","Value":"etcd v4"}
+{"Action":"attr","Package":"x/test/registries/etcd","Test":"TestB","Key":"registry-server","Value":"etcd v3"}
+{"Action":"attr","Package":"x/test/registries/etcd","Test":"TestB","Key":"registry-server","Value":"etcd v3"}
+{"Action":"attr","Package":"x/test/registries/etcd","Test":"TestB","Key":"other","Value":"x"}
+{"Action":"fail","Package":"x/test/registries/etcd","Test":"TestB"}
+{"Action":"pass","Package":"x/test/registries/etcd"}
+{"Action":"attr","Package":"x/test/registries/nacos","Test":"TestA","Key":"registry-missing","Value":"no Java"}
+{"Action":"skip","Package":"x/test/registries/nacos"}
+{"Action":"run","Package":"x/test/registries/consul","Test":"TestA"}
+{"Action":"fail","Package":"x/test/registries/eureka"}
+{"Action":"pass","Package":"x/test/registries/cmd/registries"}
+`
 	path := filepath.Join(t.TempDir(), "results.json")
 	expect.NoError(t, os.WriteFile(path, []byte(log), 0o600))
 	var out strings.Builder
 	expect.NoError(t, report(&out, path))
 	const want = `
-DRIVER  SERVER             TESTS
-consul                     0 passed, 2 FAILED
-etcd    etcd v3, etcd v4   1 passed, 2 skipped: lacks Probing: none (2)
-eureka                     0 passed, 1 FAILED
-nacos   !!! NONE: no Java  0 passed, 1 skipped: no server on this machine: no Java (1)
+DRIVER  TESTS    SERVER
+consul  CUT OFF  
+etcd    pass     etcd v3, etcd v4
+eureka  FAILED   
+nacos   skip     !!! NONE: no Java
 `
 	expect.Equal(t, want, out.String(), "what there is")
 }

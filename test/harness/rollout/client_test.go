@@ -1,4 +1,4 @@
-package traffic
+package rollout
 
 import (
 	"context"
@@ -53,7 +53,7 @@ func TestOnce(t *testing.T) {
 		if tc.down {
 			expect.NoError(t, listener.Close())
 		}
-		client := New(Options{})
+		client := NewClient(ClientOptions{})
 		client.learn([]registry.Entry{entryAt(listener.Addr())})
 		client.once(t.Context())
 		expectOne(t, client, tc.reason, tc.why)
@@ -69,7 +69,7 @@ func TestVia(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(podserver.Answer{Pod: "web-2"})
 	}))
 	defer gateway.Close()
-	client := New(Options{Via: gateway.URL})
+	client := NewClient(ClientOptions{Via: gateway.URL})
 	client.learn([]registry.Entry{{Instance: registry.Instance{Pod: "web-1"}}})
 	client.once(t.Context())
 	if got := client.Tally(); got != (Tally{Requests: 1}) {
@@ -86,7 +86,7 @@ func TestVia(t *testing.T) {
 func TestSend(t *testing.T) {
 	t.Parallel()
 	var sent string
-	client := New(Options{Send: func(_ context.Context, target registry.Entry) error {
+	client := NewClient(ClientOptions{Send: func(_ context.Context, target registry.Entry) error {
 		sent = target.Pod
 		return errors.New("the stream was cut")
 	}})
@@ -98,11 +98,9 @@ func TestSend(t *testing.T) {
 
 func TestOnceWithEmptyRegistry(t *testing.T) {
 	t.Parallel()
-	client := New(Options{})
+	client := NewClient(ClientOptions{})
 	client.once(t.Context())
-	if got := client.Tally(); got != (Tally{}) {
-		t.Errorf("before the first instance there is nothing to count: %s", got)
-	}
+	expect.Equal(t, Tally{}, client.Tally(), "before the first instance there is nothing to count")
 	client.learn([]registry.Entry{{State: registry.InService}})
 	client.learn(nil)
 	client.once(t.Context())
@@ -126,7 +124,7 @@ func TestTrafficFollowsTheRegistry(t *testing.T) {
 	drained := entries[0]
 	drained.Address, drained.State = "127.0.0.2", registry.OutOfService
 	var reads atomic.Int32
-	client := New(Options{Read: func(context.Context) ([]registry.Entry, error) {
+	client := NewClient(ClientOptions{Read: func(context.Context) ([]registry.Entry, error) {
 		if reads.Add(1) == 2 {
 			return nil, errors.New("not now")
 		}
@@ -155,9 +153,7 @@ func entryAt(address net.Addr) registry.Entry {
 func expectOne(t *testing.T, client *Client, reason, why string) {
 	t.Helper()
 	want := Tally{Requests: 1, Failed: min(1, len(why))}
-	if got := client.Tally(); got != want {
-		t.Errorf("%s: got %s, want %s", reason, got, want)
-	}
+	expect.Equal(t, want, client.Tally(), "%s", reason)
 	for _, f := range client.Failures() {
 		if !strings.Contains(f.Why, why) {
 			t.Errorf("%s: it failed with %q, want %q", reason, f.Why, why)

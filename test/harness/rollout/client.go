@@ -1,6 +1,4 @@
-// Package traffic is a client of pods that podserver answers for: it looks them up in a registry as clients do, sends them
-// requests all the while, and counts those that fail.
-package traffic
+package rollout
 
 import (
 	"cmp"
@@ -41,9 +39,9 @@ const (
 type Tell func(at time.Time, pod, what string)
 
 // Client is a client of the service. It follows the registry, and all the while it sends requests in turn to the instances that
-// it found there, none of which it repeats. Make it with [New]. Its methods are safe for concurrent use.
+// it found there, none of which it repeats. Make it with [NewClient]. Its methods are safe for concurrent use.
 type Client struct {
-	Options
+	ClientOptions
 
 	http  *http.Client
 	slots chan struct{} // holds one for each request that is under way
@@ -76,8 +74,8 @@ type Failure struct {
 	Why    string
 }
 
-// Options say what a client does.
-type Options struct {
+// ClientOptions say what a client does.
+type ClientOptions struct {
 	// Name is the client's in its failures.
 	Name string
 	// Read looks the instances up.
@@ -100,13 +98,13 @@ type Options struct {
 	Timeout time.Duration
 }
 
-// New makes a client, which does nothing before Start.
-func New(o Options) *Client {
+// NewClient makes a client, which does nothing before Start.
+func NewClient(o ClientOptions) *Client {
 	o.Timeout, o.Every = cmp.Or(o.Timeout, RequestTimeout), cmp.Or(o.Every, RequestEvery)
 	if o.Tell == nil {
 		o.Tell = func(time.Time, string, string) {}
 	}
-	c := &Client{Options: o, told: map[string]bool{}, slots: make(chan struct{}, inFlight), http: &http.Client{
+	c := &Client{ClientOptions: o, told: map[string]bool{}, slots: make(chan struct{}, inFlight), http: &http.Client{
 		Timeout: o.Timeout,
 		Transport: &http.Transport{
 			DisableKeepAlives: !o.KeepAlive, MaxIdleConnsPerHost: idleConnections,

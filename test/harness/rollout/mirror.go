@@ -1,9 +1,9 @@
-// Package mirror keeps a registry in step with the readiness of pods, as controllers do that sync services into one: no pod
-// waits for it.
-package mirror
+package rollout
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"maps"
 	"sync"
 	"time"
@@ -19,16 +19,15 @@ import (
 )
 
 const (
-	// Cluster is the mark of its entries.
-	Cluster = "mirror"
-	// Every is how often it looks at the pods.
-	Every = 100 * time.Millisecond
-	// CallTimeout bounds each of its calls.
-	CallTimeout = 5 * time.Second
+	// MirrorCluster is the mark of a mirror's entries.
+	MirrorCluster = "mirror"
+	// mirrorEvery is how often it looks at the pods, and mirrorTimeout bounds each of its calls.
+	mirrorEvery   = 100 * time.Millisecond
+	mirrorTimeout = 5 * time.Second
 )
 
-// Mirror has the pods of a namespace in a registry, under their label app, while they are ready and not being deleted. What
-// fails it tries again.
+// Mirror keeps a registry in step with the readiness of pods, as controllers do that sync services into one: no pod waits for it. It has
+// the pods of a namespace there, under their label app, while they are ready and not being deleted. What fails it tries again.
 type Mirror struct {
 	k8s       client.Client
 	registry  registry.Registry
@@ -43,16 +42,24 @@ type told struct {
 	in, out  bool
 }
 
-// New makes a mirror of the pods of a namespace, all of which serve at one port.
-func New(k8s client.Client, to registry.Registry, namespace string, port int) *Mirror {
-	return &Mirror{k8s: k8s, registry: to, namespace: namespace, port: port, told: map[types.UID]*told{}}
+// NewMirror makes a mirror of the pods of a namespace, all of which serve at one port, in the registry of a driver at the endpoint of the
+// configuration.
+func NewMirror(
+	ctx context.Context, k8s client.Client, namespace string, port int, open registry.Constructor, config registry.Config,
+) (*Mirror, error) {
+	config.Cluster, config.Timeout, config.Logger = MirrorCluster, mirrorTimeout, slog.New(slog.DiscardHandler)
+	to, err := open(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("making the mirror's registry: %w", err)
+	}
+	return &Mirror{k8s: k8s, registry: to, namespace: namespace, port: port, told: map[types.UID]*told{}}, nil
 }
 
 // Run mirrors until ctx ends.
 func (m *Mirror) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		m.pass(ctx)
-		wait.Pause(ctx, Every)
+		wait.Pause(ctx, mirrorEvery)
 	}
 }
 
@@ -83,7 +90,7 @@ func (m *Mirror) pass(ctx context.Context) {
 
 // call reports whether the registry has acknowledged the change.
 func call(ctx context.Context, change func(context.Context, registry.Instance) error, in registry.Instance) bool {
-	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
+	ctx, cancel := context.WithTimeout(ctx, mirrorTimeout)
 	defer cancel()
 	return change(ctx, in) == nil
 }
@@ -95,7 +102,7 @@ func (m *Mirror) wanted(pods []corev1.Pod) map[types.UID]registry.Instance {
 		if pod.DeletionTimestamp == nil && lifecycle.IsReady(lifecycle.PodOf(&pod)) && pod.Status.PodIP != "" {
 			want[pod.UID] = registry.Instance{
 				Service: pod.Labels["app"], Address: pod.Status.PodIP, Port: m.port,
-				Cluster: Cluster, Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID),
+				Cluster: MirrorCluster, Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID),
 			}
 		}
 	}
