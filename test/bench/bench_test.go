@@ -77,11 +77,11 @@ func TestPageHasTheRun(t *testing.T) {
 	s, err := sizesOf(run.Sizes)
 	expect.NoError(t, err)
 	all := observations(run.Observations)
-	if table := markdown(all.table(s, all.exponent())); !strings.Contains(string(page), "\n\n"+table+"\n") {
+	if table := markdown(all.table(s, all.exponent(theRollcall))); !strings.Contains(string(page), "\n\n"+table+"\n") {
 		t.Errorf("docs/performance.md has not this table of docs/performance:\n\n%s", table)
 	}
 	dir := t.TempDir()
-	expect.NoError(t, all.plot(s, all.exponent(), dir))
+	expect.NoError(t, all.plot(s, all.exponent(theRollcall), dir))
 	pictures, err := os.ReadDir(docs + "performance")
 	expect.NoError(t, err)
 	for _, p := range pictures {

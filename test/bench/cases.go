@@ -78,13 +78,53 @@ func idle(ctx context.Context, pid int) error {
 	return errors.Join(err, unread)
 }
 
-// grow measures Rollcall with more and more pods, all of which are updated at once, and starts it anew beside many.
+// grow measures Rollcall with more and more pods, all of which are updated at once, and starts it again beside many.
 func (b *bench) grow(ctx context.Context) error {
 	profiles, err := newProfiles(ctx, b)
 	if err != nil {
 		return err
 	}
+	return b.growing(ctx, func(p *process.Process, pods int) (*process.Process, error) {
+		if pods != b.restart {
+			return p, nil
+		}
+		p.Kill()
+		p, err := b.startBeside(ctx, pods, profiles.flags()) // they take a megabyte, so what comes before has none
+		if err != nil {
+			return p, err
+		}
+		return p, profiles.heap(ctx)
+	})
+}
+
+// growBesideFloor grows, and at each size the floor updates the same pods, and then Rollcall once more: so the floor is between two
+// updates by Rollcall, of which the second is profiled.
+func (b *bench) growBesideFloor(ctx context.Context) error {
+	profiles, err := newProfiles(ctx, b)
+	if err != nil {
+		return err
+	}
+	return b.growing(ctx, func(p *process.Process, pods int) (*process.Process, error) {
+		profiles.suffix = "-" + strconv.Itoa(pods)
+		p.Kill()
+		if err := b.updateByFloor(ctx, pods); err != nil {
+			return p, err
+		}
+		p, err := b.startBeside(ctx, pods, profiles.flags())
+		if err != nil {
+			return p, err
+		}
+		if err := profiles.heap(ctx); err != nil {
+			return p, err
+		}
+		return p, profiles.during(ctx, func() error { return b.updateAll(ctx, p, theRollcall, 1, pods) })
+	})
+}
+
+// growing has Rollcall update all of more and more pods. What comes after an update may bring another process of it.
+func (b *bench) growing(ctx context.Context, after func(p *process.Process, pods int) (*process.Process, error)) error {
 	return b.with(ctx, theRollcall, nil, func(p *process.Process) error {
+		defer func() { p.Kill() }()
 		if err := b.resident(ctx, p, 0); err != nil {
 			return err
 		}
@@ -97,30 +137,36 @@ func (b *bench) grow(ctx context.Context) error {
 			if err := b.resident(ctx, p, pods); err != nil {
 				return err
 			}
-			o := observation{Case: sized(growthCase, pods), Who: theRollcall}
-			if err := b.measure(ctx, p, o, usualDelay, pods, b.load.storm); err != nil {
+			if err := b.updateAll(ctx, p, theRollcall, 0, pods); err != nil {
 				return err
 			}
-			if pods != b.restart {
-				continue
-			}
-			p.Kill()
-			p, err = b.startBeside(ctx, profiles.flags()) // they take a megabyte, so what comes before has none
-			if p != nil {
-				defer p.Kill()
+			then, err := after(p, pods)
+			if then != nil {
+				p = then
 			}
 			if err != nil {
-				return err
-			}
-			if err := profiles.take(ctx, "heap", "heap?gc=1"); err != nil {
-				return err
-			}
-			if err := profiles.show(ctx, "heap"); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+}
+
+func (b *bench) updateAll(ctx context.Context, p *process.Process, who string, round, pods int) error {
+	o := observation{Case: sized(growthCase, pods), Who: who, Round: round}
+	return b.measure(ctx, p, o, usualDelay, pods, b.load.storm)
+}
+
+// updateByFloor updates the pods that another contestant has brought into service, and leaves them as they were.
+func (b *bench) updateByFloor(ctx context.Context, pods int) error {
+	p, err := b.start(ctx, theFloor)
+	if p != nil {
+		defer p.Kill()
+	}
+	if err != nil {
+		return err
+	}
+	return b.updateAll(ctx, p, theFloor, 0, pods)
 }
 
 // growWithConsul grows beside a real Consul server. What the registry is asked is not counted then.
@@ -158,8 +204,8 @@ func (b *bench) resident(ctx context.Context, p *process.Process, pods int) erro
 	return err
 }
 
-// startBeside starts Rollcall beside pods that are in service.
-func (b *bench) startBeside(ctx context.Context, flags []string) (*process.Process, error) {
+// startBeside starts Rollcall beside so many pods that are in service.
+func (b *bench) startBeside(ctx context.Context, pods int, flags []string) (*process.Process, error) {
 	writesBefore, callsBefore, listsBefore := b.load.written(), b.registry.changes.Load(), b.registry.lists.Load()
 	began := time.Now()
 	p, err := b.start(ctx, theRollcall, flags...)
@@ -168,7 +214,7 @@ func (b *bench) startBeside(ctx context.Context, flags []string) (*process.Proce
 	}
 	took := time.Since(began)
 	s, err := b.idleSample(ctx, p)
-	b.note(observation{Case: restartCase, Who: theRollcall, Values: map[string]float64{
+	b.note(observation{Case: sized(restartCase, pods), Who: theRollcall, Values: map[string]float64{
 		seconds: took.Seconds(), totalCPU: s.own.Seconds(), resident: s.resident,
 		allWrites: float64(b.load.written() - writesBefore), calls: float64(b.registry.changes.Load() - callsBefore),
 		lists: float64(b.registry.lists.Load() - listsBefore),

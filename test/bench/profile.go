@@ -19,6 +19,8 @@ type profiles struct {
 	*bench
 
 	address string
+	// suffix ends the names of the files, so that one case keeps its own.
+	suffix string
 }
 
 func newProfiles(ctx context.Context, b *bench) (*profiles, error) {
@@ -42,8 +44,7 @@ func (b *bench) profile(ctx context.Context) error {
 		if err := b.populate(ctx, theRollcall, 0, pods); err != nil {
 			return err
 		}
-		taken := make(chan error, 1)
-		go func() { taken <- p.take(ctx, "cpu", fmt.Sprintf("profile?seconds=%.0f", b.profiled.Seconds())) }()
+		taken := p.cpu(ctx)
 		for {
 			for _, state := range []appspub.LifecycleStateType{
 				appspub.LifecycleStatePreparingUpdate, appspub.LifecycleStateUpdated, appspub.LifecycleStateNormal,
@@ -67,11 +68,38 @@ func (b *bench) profile(ctx context.Context) error {
 	})
 }
 
-func (p *profiles) file(name string) string { return filepath.Join(p.out, name+".pprof") }
+func (p *profiles) file(name string) string { return filepath.Join(p.out, name+p.suffix+".pprof") }
+
+// heap takes and shows what is in use after a garbage collection.
+func (p *profiles) heap(ctx context.Context) error {
+	if err := p.take(ctx, "heap", "heap?gc=1"); err != nil {
+		return err
+	}
+	return p.show(ctx, "heap")
+}
+
+// during takes the CPU's profile while something is done, which must take longer, and shows it.
+func (p *profiles) during(ctx context.Context, do func() error) error {
+	taken := p.cpu(ctx)
+	if err := do(); err != nil {
+		return err
+	}
+	if err := <-taken; err != nil {
+		return err
+	}
+	return p.show(ctx, "cpu")
+}
+
+// cpu begins to take the CPU's profile, and tells when it has it.
+func (p *profiles) cpu(ctx context.Context) <-chan error {
+	taken := make(chan error, 1)
+	go func() { taken <- p.take(ctx, "cpu", fmt.Sprintf("profile?seconds=%.0f", p.profiled.Seconds())) }()
+	return taken
+}
 
 // take has pprof fetch a profile, and keep it.
 func (p *profiles) take(ctx context.Context, name, path string) error {
-	const longest = time.Minute
+	const longest = 2 * time.Minute
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	said, err := exec.CommandContext(ctx, "go", "tool", "pprof", "-proto", "-output="+p.file(name),

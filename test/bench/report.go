@@ -44,7 +44,7 @@ type results struct {
 // report prints the table, and writes the files.
 func (b *bench) report(began time.Time) error {
 	all := observations(b.found)
-	exponent := all.exponent()
+	exponent := all.exponent(theRollcall)
 	rows := all.table(b.sizes, exponent)
 	for _, table := range [][][]string{rows, all.cut(b.sizes)} {
 		if len(table) > 1 {
@@ -172,17 +172,19 @@ func (all observations) table(s sizes, exponent float64) [][]string {
 		add(fmt.Sprintf("resident, %d managed pods, MB", pods), sized(idleCase, pods), resident, nil, goal)
 	}
 	for _, pods := range s.growth {
-		add(fmt.Sprintf("%d at once, transitions/s", pods), sized(growthCase, pods), rate, nil, "")
+		name := sized(growthCase, pods)
+		floor := slices.Repeat(all.of(name, theFloor, rate), len(all.of(name, theRollcall, rate)))
+		add(fmt.Sprintf("%d at once, transitions/s", pods), name, rate, floor, "")
 	}
 	if exponent != 0 {
 		alone("time for n at once grows with n to the", short(exponent), "1")
 	}
-	restart := fmt.Sprintf("restart with %d: ", s.restart)
-	add(restart+"ready after s", restartCase, seconds, nil, "1")
-	add(restart+"writes", restartCase, allWrites, nil, "0")
-	add(restart+"changing calls", restartCase, calls, nil, "0")
-	add(restart+"lists", restartCase, lists, nil, "≤ 2")
-	add(restart+"resident, MB", restartCase, resident, nil, "")
+	restart, restarted := fmt.Sprintf("restart with %d: ", s.restart), sized(restartCase, s.restart)
+	add(restart+"ready after s", restarted, seconds, nil, "1")
+	add(restart+"writes", restarted, allWrites, nil, "0")
+	add(restart+"changing calls", restarted, calls, nil, "0")
+	add(restart+"lists", restarted, lists, nil, "≤ 2")
+	add(restart+"resident, MB", restarted, resident, nil, "")
 	for _, row := range all.ofRollcall(s) {
 		alone(row[0], row[1], row[2])
 	}
@@ -235,10 +237,10 @@ func markdown(rows [][]string) string {
 	return b.String()
 }
 
-// exponent is that of the time for a storm by its pods: 1 is linear, 0 not measured.
-func (all observations) exponent() float64 {
+// exponent is that of the time for one contestant's storms by their pods: 1 is linear, 0 not measured.
+func (all observations) exponent(who string) float64 {
 	var x, y []float64
-	for _, p := range all.grown(growthCase, seconds) {
+	for _, p := range all.grown(growthCase, who, seconds) {
 		x, y = append(x, math.Log(p.x)), append(y, math.Log(p.y))
 	}
 	if len(x) < 2 {
@@ -257,12 +259,12 @@ func slope(x, y []float64) float64 {
 	return (n*sumXY - sumX*sumY) / (n*sumXX - sumX*sumX)
 }
 
-// grown are the points of a case whose name ends with the number of pods.
-func (all observations) grown(name, value string) []point {
+// grown are one contestant's points of a case whose name ends with the number of pods.
+func (all observations) grown(name, who, value string) []point {
 	var points []point
 	for _, o := range all {
 		var pods float64
-		if v, found := o.Values[value]; found {
+		if v, found := o.Values[value]; found && o.Who == who {
 			if n, err := fmt.Sscanf(o.Case, name+" %g", &pods); n == 1 && err == nil {
 				points = append(points, point{pods, v})
 			}
@@ -310,11 +312,11 @@ func (all observations) plot(s sizes, exponent float64, dir string) error {
 		"throughput": throughput, "cpu": shares,
 		"memory": {
 			title: "Memory of one Rollcall manager at rest", x: "managed pods", y: "MB",
-			series: []series{{theRollcall, all.grown(idleCase, resident)}},
+			series: []series{{theRollcall, all.grown(idleCase, theRollcall, resident)}},
 		},
 		"growth": {
 			title: fmt.Sprintf("Time until all waiting pods have continued: grows like n^%.2f", exponent), x: "pods", y: "seconds",
-			logX: true, logY: true, series: []series{{theRollcall, all.grown(growthCase, seconds)}},
+			logX: true, logY: true, series: []series{{theRollcall, all.grown(growthCase, theRollcall, seconds)}},
 		},
 	} {
 		if len(c.values(func(p point) float64 { return p.y })) == 0 {

@@ -39,7 +39,7 @@ func (b *bench) parts(only string) ([]part, error) {
 		{"profile", b.profile}, {"growth", b.grow}, {"cut", b.cut},
 	}
 	if b.name == large {
-		all = []part{{"growth", b.grow}, {"consul", b.growWithConsul}}
+		all = []part{{"growth", b.growBesideFloor}, {"consul", b.growWithConsul}}
 	}
 	if only == "" {
 		return all, nil
@@ -120,7 +120,7 @@ func sizesOf(value string) (sizes, error) {
 			paced: 20,
 		}, nil
 	case large:
-		return sizes{name: large, growth: []int{10_000, 50_000}, restart: 50_000, profiled: 5 * time.Second}, nil
+		return sizes{name: large, growth: []int{10_000, 50_000}, restart: 50_000, profiled: time.Minute}, nil
 	default:
 		return sizes{}, fmt.Errorf("BENCH is %q: write short or slow for a few minutes, large for 50,000 pods, or leave it out for everything",
 			value)
