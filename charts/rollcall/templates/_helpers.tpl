@@ -192,5 +192,5 @@ subjects:
 {{- range .Values.config.registries | default (list (merge (dict "name" "default") .Values.config.registry)) }}
 {{- $_ := set $registries .name (pick . "driver" "endpoint" "options") }}
 {{- end }}
-{{- set (pick .Values.config "cluster" "namespaces" "leaseDuration" "enroll" "podCondition" "statusPage" "evictions" "traces") "registries" $registries | toJson }}
+{{- set (pick .Values.config "cluster" "namespaces" "leaseDuration" "enroll" "podCondition" "statusPage" "evictions") "registries" $registries | toJson }}
 {{- end }}
