@@ -12,7 +12,6 @@ import (
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -146,23 +145,34 @@ func PlacesOf(ctx context.Context, cache client.Reader, cached Pods, template st
 	return places, nil
 }
 
-// AnotherHas reports whether a cached pod other than own is at the endpoint.
-func (s *State) AnotherHas(ctx context.Context, rules service.Rules, in lifecycle.Key, own types.UID) (bool, error) {
+// AnotherHas reports whether a cached pod other than the use's is at the endpoint. One of another namespace must be allowed to use the
+// name, or any tenant could make an entry count as theirs.
+func (s *State) AnotherHas(ctx context.Context, own Use, in lifecycle.Key) (bool, error) {
 	others, err := s.Workloads.pods.List(ctx, near(in.Address))
 	if err != nil {
 		return false, fmt.Errorf("listing the pods at %s: %w", in.Address, err)
 	}
 	for _, other := range others {
-		if other.UID == own || !slices.Contains(lifecycle.AddressesOf(other, in.Port), in.Address) {
+		if other.UID == own.Pod.UID || !slices.Contains(lifecycle.AddressesOf(other, in.Port), in.Address) {
 			continue
 		}
-		endpoints, err := rules.EndpointsIn(in.Registry, s.SubjectOf(other)) // an error: registered nowhere
+		endpoints, err := own.Rules.Services.EndpointsIn(in.Registry, s.SubjectOf(other)) // an error: registered nowhere
 		has := func(e service.Placed) bool { return e.Service == in.Service && e.Port == in.Port }
-		if err == nil && slices.ContainsFunc(endpoints, has) {
+		if err == nil && slices.ContainsFunc(endpoints, has) && s.mayUse(own, lifecycle.PodIDOf(other)) {
 			return true, nil
 		}
 	}
 	return false, nil
+}
+
+// mayUse reports whether another pod may use the name as well as the one of the use, as far as is known.
+func (s *State) mayUse(u Use, other lifecycle.PodID) bool {
+	if other.Namespace == u.Pod.Namespace {
+		return true
+	}
+	u.Pod = other
+	refused, registered := s.Claims.Ask(u)
+	return refused == nil || refused.Calm || registered
 }
 
 // Live asks the API server for a pod that the cache lacks: nil, or one without the lifecycle label, to be freed once it [lifecycle.Ends].

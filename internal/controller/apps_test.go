@@ -374,21 +374,28 @@ func TestAppEntryIsTakenOutOnceItsAgentIsBack(t *testing.T) {
 
 func TestAppEntryOfAnEndedPodIsSparedForTheNext(t *testing.T) {
 	t.Parallel()
+	asUsual, takenOut := func(*corev1.Pod) {}, []string{appAsked, appLeave}
 	type row struct {
-		reason string
-		heir   func(*corev1.Pod)
-		want   []string
+		reason    string
+		namespace string
+		heir      func(*corev1.Pod)
+		want      []string
 	}
 	expect.Each(t, map[string]row{
-		"the same service and port": {"it is another pod's by now, and no mark says so", func(*corev1.Pod) {}, nil},
-		"another port":              {"pods of the host's network share an address", annotated(service.AnnotationServices, "web=9090"), []string{appAsked, appLeave}},
-		"ended too":                 {"its application has ended", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }, []string{appAsked, appLeave}},
+		"the same service and port": {"it is another pod's by now, and no mark says so", testNamespace, asUsual, nil},
+		"another port": {
+			"pods of the host's network share an address", testNamespace, annotated(service.AnnotationServices, "web=9090"), takenOut,
+		},
+		"ended too": {
+			"its application has ended", testNamespace, func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }, takenOut,
+		},
+		"of a namespace that may not use the name": {"a tenant can write the name on any pod", "staging", asUsual, takenOut},
 	}, func(t *testing.T, tc row) {
 		w, pod, app := servingApp(t)
 		w.removePod(pod)
 		app.Deregister()
 		w.addresses = 0
-		w.pod(w.cloneSet("web-2"), "web-2", annotated(service.AnnotationServices, "web=8080"), tc.heir)
+		w.pod(w.cloneSet("web-2", inNamespace(tc.namespace)), "web-2", annotated(service.AnnotationServices, "web=8080"), tc.heir)
 		w.reconciles(pod, tc.reason, tc.want...)
 		w.expectNoPages("")
 	})

@@ -94,11 +94,11 @@ func (w *Watch) Start(ctx context.Context) error {
 	handled, err := informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(now any, first bool) {
 			if !first { // all pods are reconciled below
-				w.changed(nil, now)
+				w.changed(ctx, nil, now)
 			}
 		},
-		UpdateFunc: func(old, now any) { w.changed(old, now) },
-		DeleteFunc: func(old any) { w.changed(old, nil) },
+		UpdateFunc: func(old, now any) { w.changed(ctx, old, now) },
+		DeleteFunc: func(old any) { w.changed(ctx, old, nil) },
 	})
 	if err != nil {
 		return fmt.Errorf("following EndpointSlices: %w", err)
@@ -161,16 +161,24 @@ func (w *Watch) current() error {
 }
 
 // changed wakes the pods whose endpoints differ.
-func (w *Watch) changed(old, now any) {
+func (w *Watch) changed(ctx context.Context, old, now any) {
 	before, after := endpointsOf(old), endpointsOf(now)
 	for pod, is := range after {
 		if was, had := before[pod]; !had || was != is {
-			w.Wake(pod)
+			w.wake(ctx, pod)
 		}
 		delete(before, pod)
 	}
 	for pod := range before {
-		w.Wake(pod)
+		w.wake(ctx, pod)
+	}
+}
+
+// wake leaves out what is not a pod of the cache: whoever writes an EndpointSlice chooses the names and UIDs in it. What waits for a pod
+// that is gone tries again by itself.
+func (w *Watch) wake(ctx context.Context, id lifecycle.PodID) {
+	if pod, err := w.Pod(ctx, id.NamespacedName); err == nil && pod.UID == id.UID {
+		w.Wake(id)
 	}
 }
 
@@ -187,7 +195,7 @@ func endpointsOf(object any) map[lifecycle.PodID]state {
 	pods := make(map[lifecycle.PodID]state, len(slice.Endpoints))
 	for _, e := range slice.Endpoints {
 		if uidOf(e) != "" {
-			name := types.NamespacedName{Namespace: e.TargetRef.Namespace, Name: e.TargetRef.Name}
+			name := types.NamespacedName{Namespace: slice.Namespace, Name: e.TargetRef.Name}
 			pods[lifecycle.PodID{NamespacedName: name, UID: e.TargetRef.UID}] = state{isReady(e.Conditions), isGiven(e.Conditions)}
 		}
 	}
@@ -214,7 +222,7 @@ func Strip(object any) (any, error) {
 	for _, e := range slice.Endpoints {
 		if uidOf(e) != "" {
 			kept.Endpoints = append(kept.Endpoints, discoveryv1.Endpoint{Conditions: e.Conditions, TargetRef: &corev1.ObjectReference{
-				Kind: e.TargetRef.Kind, Namespace: e.TargetRef.Namespace, Name: e.TargetRef.Name, UID: e.TargetRef.UID,
+				Kind: e.TargetRef.Kind, Name: e.TargetRef.Name, UID: e.TargetRef.UID,
 			}})
 		}
 	}

@@ -174,6 +174,10 @@ func TestPodsAreWoken(t *testing.T) {
 	gone := toolscache.DeletedFinalStateUnknown{Key: "shop/web", Obj: in("shop", of("web", on, on))}
 	none := in("shop", of("web", on, on))
 	none.Endpoints = nil
+	forged, renamed := in("evil", of("web", on, on)), in("shop", of("web", on, on))
+	for i := range forged.Endpoints {
+		forged.Endpoints[i].TargetRef.Namespace, renamed.Endpoints[i].TargetRef.Name = "shop", "web-other"
+	}
 	type row struct {
 		reason   string
 		old, now any
@@ -188,11 +192,19 @@ func TestPodsAreWoken(t *testing.T) {
 		"taken off":          {"the drain begins", in("shop", of("web", on, on)), none, []string{"web-1", "web-another"}},
 		"deleted":            {"the drain begins", in("shop", of("web", on, on)), nil, []string{"web-1", "web-another"}},
 		"deleted while away": {"the watch was broken", gone, nil, []string{"web-1", "web-another"}},
+		"another namespace":  {"whoever writes it may name any pod", nil, forged, nil},
+		"another name":       {"to visit the pod of a UID under it would make the pod look gone", nil, renamed, nil},
 	}, func(t *testing.T, tc row) {
 		var woken []string
 		w := NewWatch()
 		w.Wake = func(id lifecycle.PodID) { woken = append(woken, id.Name) }
-		w.changed(tc.old, tc.now)
+		w.Pod = func(_ context.Context, key types.NamespacedName) (*lifecycle.Pod, error) {
+			if key.Namespace != "shop" {
+				return nil, apierrors.NewNotFound(corev1.Resource("pods"), key.Name)
+			}
+			return &lifecycle.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(strings.TrimPrefix(key.Name, "web-"))}}, nil
+		}
+		w.changed(t.Context(), tc.old, tc.now)
 		slices.Sort(woken)
 		expect.Equal(t, tc.want, woken, "the pods that are woken: %s", tc.reason)
 	})

@@ -8,10 +8,12 @@ import (
 	"time"
 
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/lru"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,6 +41,14 @@ const controllerOwner client.FieldOwner = clusterstate.EnrollOwner
 // workers is how many CloneSets are enrolled at the same time. Each write makes OpenKruise check all pods of the CloneSet.
 const workers = 2
 
+const (
+	// writeBurst are the writes of the hooks that a CloneSet gets in a row, and writePause is between two after that.
+	writeBurst = 10
+	writePause = time.Minute
+	// mostPaced bounds the memory.
+	mostPaced = 1000
+)
+
 // recheck is when a name of another namespace may be free, which no event of the CloneSet shows.
 const recheck = time.Minute
 
@@ -52,6 +62,8 @@ type Reconciler struct {
 	config atomic.Pointer[config.Config]
 	// changed has an event once the configuration was changed, of which it depends whether a CloneSet can be enrolled.
 	changed chan event.GenericEvent
+	// paces has a [rate.Limiter] for each CloneSet that was written, by its UID.
+	paces *lru.Cache
 }
 
 // Names returns why pods of a workload may not have one of its service names; nil where they may have all.
@@ -59,7 +71,9 @@ type Names func(context.Context, *clusterstate.Workload) (*clusterstate.Refusal,
 
 // New returns a Reconciler. The client reads CloneSets and namespaces from the cache, and writes to the API server.
 func New(c client.Client, recorder events.EventRecorder, names Names, scope *clusterstate.Scope) *Reconciler {
-	return &Reconciler{client: c, recorder: recorder, names: names, scope: scope, changed: make(chan event.GenericEvent, 1)}
+	return &Reconciler{
+		client: c, recorder: recorder, names: names, scope: scope, changed: make(chan event.GenericEvent, 1), paces: lru.New(mostPaced),
+	}
 }
 
 // Apply sets the configuration to enroll by, and makes all CloneSets be checked again. Call it before the manager starts.
@@ -150,6 +164,22 @@ func (r *Reconciler) restore(ctx context.Context, set *kruisev1alpha1.CloneSet) 
 	if why := others(set, r.config.Load()); why != "" {
 		return r.warn(set, why), nil
 	}
+	return r.give(ctx, set)
+}
+
+// give writes the hooks. Whoever takes them away may do so after each write, as Karmada does, and each makes OpenKruise check all pods.
+func (r *Reconciler) give(ctx context.Context, set *kruisev1alpha1.CloneSet) (reconcile.Result, error) {
+	known, _ := r.paces.Get(set.UID)
+	pace, is := known.(*rate.Limiter)
+	if !is {
+		pace = rate.NewLimiter(rate.Every(writePause), writeBurst)
+		r.paces.Add(set.UID, pace)
+	}
+	turn := pace.Reserve()
+	if wait := turn.Delay(); wait > 0 {
+		turn.Cancel()
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
 	return r.written(set, "add", Enroll(ctx, r.client, set, controllerOwner))
 }
 
@@ -178,7 +208,7 @@ func (r *Reconciler) enroll(ctx context.Context, set *kruisev1alpha1.CloneSet, o
 		}
 		return reconcile.Result{RequeueAfter: cmp.Or(refused.After, recheck)}, nil
 	}
-	return r.written(set, "add", Enroll(ctx, r.client, set, controllerOwner))
+	return r.give(ctx, set)
 }
 
 // warn makes an Event, and returns when it is to come again.

@@ -235,6 +235,31 @@ func TestRefusedByTheAPIServer(t *testing.T) {
 	})
 }
 
+// TestHooksThatAreTakenAwayAgainAndAgain: whoever writes the CloneSet as a whole may do so after each write, and neither of the two would
+// rest.
+func TestHooksThatAreTakenAwayAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	cut := lifecycle.Enrolled()
+	cut.PreDelete = nil
+	w := newWorld(t, map[string]string{enroll.Label: "true"}, "")
+	w.owner = "rollcall-enroll"
+	set := cloneSet(nil, cut)
+	expect.NoError(t, w.client.Create(t.Context(), set))
+	const looks = 100
+	given, again := 0, time.Duration(0)
+	for range looks {
+		w.applied = nothing
+		result, err := w.reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(set)})
+		expect.NoError(t, err)
+		if again = result.RequeueAfter; w.applied == hooks {
+			given++
+		}
+	}
+	if given < 2 || given > looks/5 || again <= 0 || again > time.Minute {
+		t.Errorf("given %d times in %d looks, and looks again in %s", given, looks, again)
+	}
+}
+
 // applied is what was applied to the CloneSet.
 type applied string
 

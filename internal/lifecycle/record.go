@@ -12,7 +12,8 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/place"
 )
 
-// maxRecorded allows 50 services in five registries at two addresses.
+// maxRecorded is how many handlers are read: each is compared with the workload's. Of instances, as many are read as [MaxRecord] lets be
+// written.
 const maxRecorded = 500
 
 // AnnotationRecord holds the [Record]:
@@ -214,7 +215,7 @@ func (r Record) valid() bool {
 	if r.Version < 0 || r.Want != InService && r.Want != OutOfService && r.Want != Absent {
 		return false
 	}
-	if max(len(r.Instances), len(r.Unfound), len(r.Handlers)) > maxRecorded {
+	if len(r.Handlers) > maxRecorded || len(r.Unfound) > len(r.Instances) {
 		return false
 	}
 	return !slices.ContainsFunc(r.Handlers, func(h Handler) bool { return (h.Label == "") == (h.Finalizer == "") }) &&

@@ -78,7 +78,7 @@ func (o *Observer) passedOn(ctx context.Context, f *Facts) error {
 			continue
 		}
 		var err error
-		f.PassedOn[in], err = o.State.AnotherHas(ctx, f.Settings.Services, in, f.Input.Pod.UID)
+		f.PassedOn[in], err = o.State.AnotherHas(ctx, f.Use(in, o.Clock.Now()), in)
 		if err != nil {
 			return err
 		}

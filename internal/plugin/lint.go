@@ -211,7 +211,7 @@ func (o *options) readObjects(names ...string) (*linted, error) {
 		}
 		before := bytes.Repeat([]byte{'\n'}, line) // so that errors have the lines of the whole input
 		line += bytes.Count(text, []byte{'\n'}) + 1
-		if err := objects.add(append(before, text...)); err != nil {
+		if err := objects.add(append(before, text...), metav1.TypeMeta{}); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
@@ -222,20 +222,21 @@ func (o *options) readObjects(names ...string) (*linted, error) {
 	return objects, nil
 }
 
-func (l *linted) add(text []byte) error {
-	var kind struct {
+// add is also for an item of a list, which may leave its type to the list.
+func (l *linted) add(text []byte, of metav1.TypeMeta) error {
+	kind := struct {
 		metav1.TypeMeta   `json:",inline"`
 		metav1.ObjectMeta `json:"metadata"`
 
 		Items []json.RawMessage `json:"items"`
-	}
+	}{TypeMeta: of}
 	if err := yaml.Unmarshal(text, &kind); err != nil {
 		return fmt.Errorf("decoding an object: %w", config.YAMLError(text, err))
 	}
 	object := clusterstate.NewObject(kind.Kind)
 	switch {
-	case kind.Kind == "List": // as kubectl get prints it
-		return l.addAll(kind.Items)
+	case strings.HasSuffix(kind.Kind, "List"): // as kubectl get prints it, or CloneSetList, as an API server does
+		return l.addAll(kind.Items, metav1.TypeMeta{APIVersion: kind.APIVersion, Kind: strings.TrimSuffix(kind.Kind, "List")})
 	case object != nil && strings.HasPrefix(kind.APIVersion, kruisev1alpha1.GroupVersion.Group+"/"): // Kubernetes has two of the kinds too
 		decode := yaml.Unmarshal // another version has the same hooks and template, and other fields
 		if kind.APIVersion == versionOf(object) {
@@ -257,9 +258,9 @@ func (l *linted) add(text []byte) error {
 	return nil
 }
 
-func (l *linted) addAll(items []json.RawMessage) error {
+func (l *linted) addAll(items []json.RawMessage, of metav1.TypeMeta) error {
 	for _, item := range items {
-		if err := l.add(item); err != nil {
+		if err := l.add(item, of); err != nil {
 			return err
 		}
 	}

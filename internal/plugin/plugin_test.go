@@ -899,6 +899,23 @@ func TestLintShowsTheLine(t *testing.T) {
 	}
 }
 
+// TestLintReadsLists: the items of one that an API server printed have no type of their own.
+func TestLintReadsLists(t *testing.T) {
+	t.Parallel()
+	const typed = "apiVersion: apps.kruise.io/v1alpha1\nkind: CloneSetList\nitems:\n- "
+	item := strings.TrimSpace(strings.ReplaceAll(cloneSetText, "\n", "\n  "))
+	_, untyped, _ := strings.Cut(item, "kind: CloneSet\n  ")
+	for reason, text := range map[string]string{
+		"kubectl get prints it":  "apiVersion: v1\nkind: List\nitems:\n- " + item,
+		"kubectl apply takes it": typed + item, "kubectl get --raw prints it": typed + untyped,
+	} {
+		objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(text)}}).readObjects("-")
+		if err != nil || len(objects.workloads) != 1 || objects.workloads[0].GetName() != "web" {
+			t.Errorf("got %+v, error %v, want CloneSet web: %s", objects, err, reason)
+		}
+	}
+}
+
 // TestLintWithAConfiguration of its own for the CloneSets: the ConfigMap in the input is none the less held to what the manager takes.
 func TestLintWithAConfiguration(t *testing.T) {
 	t.Parallel()

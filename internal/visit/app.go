@@ -92,7 +92,7 @@ func (e appEntry) find(ctx context.Context, addresses []string) (found bool, fai
 	for _, address := range addresses {
 		at, asked := e.at(address), e.Clock.Now()
 		if address != e.Instance.Address {
-			another, err := e.State.AnotherHas(ctx, e.facts.Settings.Services, at.in, e.pod().UID)
+			another, err := e.State.AnotherHas(ctx, e.facts.Use(at.in, asked), at.in)
 			if err != nil { // it may be that pod's
 				failed = waiting.UnreadOther(at.Row, err, e.backOff())
 			}

@@ -438,7 +438,8 @@ func TestListIsOnlyOurs(t *testing.T) {
 		`"rollcall-pod":"web-%[1]d","rollcall-uid":"uid-%[1]d"}}`
 	ours := fmt.Sprintf(host, 1, true, "test") + "," + fmt.Sprintf(host, 2, false, "test")
 	theirs := fmt.Sprintf(host, 3, true, "test-2") + `,{"ip":"10.0.0.4","port":80,"enabled":true,"metadata":{}},{"ip":"10.0.0.5"},` +
-		`{"ip":"10.0.0.6","port":0,"enabled":true,"metadata":{"side":"consumer"}},{"ip":"","port":80,"enabled":true,"metadata":{}}`
+		`{"ip":"10.0.0.6","port":0,"enabled":true,"metadata":{"side":"consumer"}},{"ip":"","port":80,"enabled":true,"metadata":{}},` +
+		`{"ip":"10.0.0.8","port":0,"enabled":true,"metadata":{"rollcall-cluster":"test"}}` // somebody copied the metadata
 	const app = `{"ip":"10.0.0.7","port":80,"enabled":true,"metadata":{"IPv6":"fd00::7","preserved.register.source":"SPRING_CLOUD"}}`
 	twice := `{"ip":"10.0.0.4","port":80,"enabled":true,"metadata":{}},` + app // in two Nacos clusters: it is no second entry
 	body := fmt.Sprintf(`[

@@ -158,6 +158,7 @@ func (s *listedService) entries(opts Options, cluster string, stay bool) (entrie
 	given := map[string]bool{}
 	for _, h := range s.Clusters[opts.Cluster].Hosts {
 		switch {
+		case h.IP == "" || h.Port == 0: // no Rollcall wrote it, whatever metadata it has: it must not fail the list of all
 		case h.isListedForeign():
 			e := h.foreign(s.Name)
 			given[e.Endpoint()] = true
@@ -253,8 +254,8 @@ func decodeServices(a *answer) ([]listedService, error) {
 }
 
 func (h *host) entry(service string) (registry.Entry, error) {
-	if h.IP == "" || h.Port == 0 || h.Enabled == nil {
-		return registry.Entry{}, fmt.Errorf("the answer has an instance of %s without ip, port or enabled", service)
+	if h.Enabled == nil {
+		return registry.Entry{}, fmt.Errorf("the answer has an instance of %s without enabled", service)
 	}
 	e := registry.Entry{State: registry.OutOfService}
 	if *h.Enabled {
