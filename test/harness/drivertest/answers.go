@@ -57,8 +57,8 @@ type Answer struct {
 }
 
 // Answers makes every call at a server that gives one answer to everything. The answers are the ones that mean the same to all drivers of
-// registries that speak HTTP, and the driver's own. A body that is not the registry's acknowledges nothing, whatever the status; which class
-// its error has is tested by registrytest.
+// registries that speak HTTP, and the driver's own. A body that is not the registry's acknowledges nothing, whatever the status; which
+// class its error has is tested by registrytest.
 func Answers(t *testing.T, open func(t *testing.T, endpoint string) registry.Registry, own map[string]Answer) {
 	t.Helper()
 	rows := map[string]Answer{}
