@@ -219,7 +219,7 @@ func TestReloadFollowsRotatedFiles(t *testing.T) {
 		tc.change(s)
 		s.Poll(1)
 		if got := s.rotated(); got != tc.opened || (len(s.settings) == 1) != (got != "") {
-			t.Errorf("opened anew %q and gave settings %+v, want %q: %s", got, s.settings, tc.opened, tc.reason)
+			t.Errorf("opened again %q and gave settings %+v, want %q: %s", got, s.settings, tc.opened, tc.reason)
 		}
 		if tc.event != "" {
 			s.ExpectEvent(tc.event)
@@ -247,7 +247,7 @@ func TestReloadWaitsForARegistrysFile(t *testing.T) {
 			s.Poll(3)
 			s.ExpectEvent("ConfigApplied")
 			if got := s.rotated(); (got == "old") != (then == "second") {
-				t.Errorf("opened %q anew when the token was %s", got, then)
+				t.Errorf("opened %q again when the token was %s", got, then)
 			}
 		}
 	})

@@ -382,7 +382,7 @@ func TestAppEntryOfAnEndedPodIsSparedForTheNext(t *testing.T) {
 		want      []string
 	}
 	expect.Each(t, map[string]row{
-		"the same service and port": {"it is another pod's by now, and no mark says so", testNamespace, asUsual, nil},
+		"the same service and port": {"it is another pod's, and no mark says so", testNamespace, asUsual, nil},
 		"another port": {
 			"pods of the host's network share an address", testNamespace, annotated(service.AnnotationServices, "web=9090"), takenOut,
 		},

@@ -75,7 +75,7 @@ func TestPodThatIsDescribedAnewWhileItIsArmed(t *testing.T) {
 		w.expectResult("the change brings the pod back, or this does", w.reconcile(pod), backoffBase)
 		w.expectJournal("no call rests on what is past", writes)
 		w.expectHooks("it is armed", pod, "inPlaceUpdate preDelete")
-		w.reconciles(pod, "as it is described by now", "Register payments@10.0.0.1:8080", writes)
+		w.reconciles(pod, "as it is described now", "Register payments@10.0.0.1:8080", writes)
 		w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
 	})
 }

@@ -66,7 +66,7 @@ func TestAppEntryThatNobodySawGoesByTheFailurePolicy(t *testing.T) {
 	w.expectEvents("each release has an Event", "Warning ReleasedUnacknowledged hook preDelete was released after 1m0s")
 }
 
-// TestAppEntryThatIsMissingWhileThePodGoes: what keeps the pod is that nobody ever saw an entry, and nothing else. What
+// TestAppEntryThatIsMissingWhileThePodGoes: what keeps the pod is that no one ever saw an entry, and nothing else. What
 // one process sees of it has rows in visit.
 func TestAppEntryThatIsMissingWhileThePodGoes(t *testing.T) {
 	t.Parallel()

@@ -362,7 +362,7 @@ func (c *Client) Timeout() time.Duration { return c.options.Timeout }
 // MayLandFor is how long after it began a change may take effect.
 func (c *Client) MayLandFor() time.Duration { return c.options.mayLandFor() }
 
-// Succeeds has changes of an endpoint wait for those that the client before, of the same registry, has under way. The one before that has
+// Succeeds makes changes of an endpoint wait for what the client before, of the same registry, has under way. The one before that has
 // been closed.
 func (c *Client) Succeeds(before *Client) {
 	before.limit.succeeds(nil)

@@ -861,7 +861,7 @@ func TestApply(t *testing.T) {
 			s.expectShown("the end of its last run must not bring it back", "b")
 			s.stop()
 		},
-		"begins anew with a driver that can't list": func(t *testing.T) {
+		"begins again with a driver that can't list": func(t *testing.T) {
 			s := newScene(t, "a")
 			s.start()
 			s.expectMetric("rollcall_resync_listable", "", 1)

@@ -184,14 +184,14 @@ func TestServes(t *testing.T) {
 		steps  []step
 		serves bool
 	}{
-		"nothing":                  {"nobody put it there", nil, false},
+		"nothing":                  {"no one put it there", nil, false},
 		"recorded":                 {"the manager before did", []step{records(lifecycle.InService)}, true},
 		"recorded as out":          {"the manager before took it out", []step{records(lifecycle.OutOfService)}, false},
 		"recorded, and listed out": {"somebody took it out since", []step{records(lifecycle.InService), lists(out, 7)}, false},
 		"recorded, and not listed": {"somebody removed it since", []step{records(lifecycle.InService), lists(registry.Absent, 0)}, false},
 		"listed":                   {"the list shows it", []step{lists(in, 7)}, true},
 		"registered":               {"the registry says so", []step{call(lifecycle.InService, true)}, true},
-		"registered, no answer":    {"nobody knows", []step{call(lifecycle.InService, false)}, false},
+		"registered, no answer":    {"no one knows", []step{call(lifecycle.InService, false)}, false},
 		"removed, no answer":       {"the call may have been carried out", []step{call(lifecycle.InService, true), call(lifecycle.Absent, false)}, false},
 		"registered, and lost":     {"the list lacks it", []step{call(lifecycle.InService, true), lists(registry.Absent, 0)}, false},
 	} {

@@ -131,7 +131,7 @@ func TestReadingsOfOthers(t *testing.T) {
 			found, foreign(other, true), foreign(other, false), waits(time.Second), readsAll(0), readsOf("shop", 0),
 		}, "I10: a reader of server 0 was not given " + other + " of web"},
 		{"written, and seen late", "the server may be behind by a moment", steps{found, foreign(other, true), readsAll(0)}, ""},
-		{"of nobody", "no pod has the address", steps{found, readsAll(0, "10.0.0.9:80"), readsAll(0, "10.0.0.9:80")},
+		{"of no pod", "no pod has the address", steps{found, readsAll(0, "10.0.0.9:80"), readsAll(0, "10.0.0.9:80")},
 			"I10: a reader of server 0 was given 10.0.0.9:80 of web"},
 		{"of a pod that comes later", "it was not there yet", steps{found, readsAll(0, "127.100.0.2:8080"), waits(settles), unready, readdressed, seen},
 			"I10: a reader of server 0 was given 127.100.0.2:8080 of web"},
